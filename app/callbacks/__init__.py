@@ -1,0 +1,1 @@
+"""Callbacks: what is seen while a network trains. They know app.protocols only."""

@@ -1,0 +1,1 @@
+"""nn.Modules that hold parameters and call app.maths."""

@@ -1,0 +1,1 @@
+"""Pure functions of tensors, torch only: the equations."""

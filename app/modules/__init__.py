@@ -1,0 +1,1 @@
+"""LightningModules: a network, a loss, an optimizer and a schedule."""
