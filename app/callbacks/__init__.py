@@ -1,1 +1,17 @@
 """Callbacks: what is seen while a network trains. They know app.protocols only."""
+
+from app.callbacks.dashboard import Dashboard
+from app.callbacks.diagnostics import Diagnostics
+from app.callbacks.environment import Environment
+from app.callbacks.gradients import GradientNorms
+from app.callbacks.predictions import PredictionsWriter
+from app.callbacks.table import read_diagnostics
+
+__all__ = [
+    "Dashboard",
+    "Diagnostics",
+    "Environment",
+    "GradientNorms",
+    "PredictionsWriter",
+    "read_diagnostics",
+]
