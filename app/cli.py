@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -150,8 +151,10 @@ def check_devices(settings: Namespace) -> None:
     Raises:
         ValueError: More devices were asked for than there are cores.
     """
-    devices, cores = settings.trainer.devices, len(os.sched_getaffinity(0))
-    if settings.trainer.accelerator == "cpu" and isinstance(devices, int) and devices > cores:
+    devices, cores = str(settings.trainer.devices), len(os.sched_getaffinity(0))
+    accelerator = settings.trainer.accelerator
+    on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.accelerator.is_available())
+    if on_cpu and devices.isdigit() and int(devices) > cores:
         raise ValueError(f"trainer.devices must be at most {cores}, the number of CPU cores, got {devices}")
 
 
