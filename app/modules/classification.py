@@ -12,8 +12,8 @@ from app.protocols import Certified, Scaled
 
 
 def certified_name(radius: float) -> str:
-    """Returns the metric's name for a radius: 36/255 is ``certified_acc_0.141``."""
-    return f"certified_acc_{radius:.3g}"
+    """Returns the metric's name for a radius: 36/255 is ``certified_acc_0_141`` (names hold no dots)."""
+    return f"certified_acc_{radius:.3g}".replace(".", "_")
 
 
 class Classification(NetworkModule):
