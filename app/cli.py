@@ -1,6 +1,7 @@
 """The command line: Lightning's, with shipped configs, sizes taken from the data and one folder a run."""
 
 import os
+from argparse import ArgumentError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from app import configs, results, runs, sizes
-from app.errors import RunFailed, one_line
+from app.errors import Mistake, RunFailed, explain, one_line
 from app.modules import NetworkModule
 
 EXAMPLES = {
@@ -37,9 +38,11 @@ class CLI(LightningCLI):
             raise FileNotFoundError(f"the installation is incomplete: {configs.DEFAULTS} is missing")
         expanded, self.stem = configs.expand(arguments)
         self.folder: Path | None = None
+        self._subcommand_parsers: dict[str, LightningArgumentParser] = {}
         settings: dict[str, Any] = {
             "exit_on_error": False,
             "default_config_files": [str(configs.DEFAULTS)],
+            "allow_abbrev": False,  # a mistyped option must not pass for another
         }
         parsers = {name: {**settings, "epilog": f"example: {example}"} for name, example in EXAMPLES.items()}
         super().__init__(
@@ -49,7 +52,7 @@ class CLI(LightningCLI):
             subclass_mode_data=True,
             save_config_callback=None,  # ours is added below: it saves the settings before a folder is filled in
             auto_configure_optimizers=False,
-            parser_kwargs={"exit_on_error": False, **parsers} if run else settings,
+            parser_kwargs={"exit_on_error": False, "allow_abbrev": False, **parsers} if run else settings,
             args=expanded,
             run=run,
         )
@@ -64,7 +67,11 @@ class CLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parses the given arguments, never those of the process."""
-        self.config = parser.parse_args(args)
+        try:
+            self.config = parser.parse_args(args)
+        except ArgumentError as error:
+            command = self._subcommand_parsers.get(args[0], parser) if self._subcommand_parsers else parser
+            raise Mistake(explain(str(error), [*command.get_defaults().keys(), "config"])) from error
 
     @property
     def settings(self) -> Namespace:
