@@ -60,8 +60,12 @@ class CLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Adds the checkpoint's settings, the run's name, and links every size to the data."""
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
-        parser.add_argument("--experiment", type=str | None, help="Name of the runs' folder (default: the config's).")
-        parser.add_argument("--include", type=list[str] | None, help="In a config file: files merged before it.")
+        parser.add_argument(
+            "--experiment", type=str | None, help="Name of the runs' folder (default: the config's)."
+        )
+        parser.add_argument(
+            "--include", type=list[str] | None, help="In a config file: files merged before it."
+        )
         for size in sizes.SIZES:
             parser.link_arguments(("data", "model"), size.target, compute_fn=size.value)
 
@@ -116,7 +120,9 @@ class CLI(LightningCLI):
         """Makes the trainer, with the callback that saves the settings."""
         trainer = super().instantiate_trainer(**kwargs)
         if self.folder is not None:
-            trainer.callbacks.append(SaveConfigCallback(self._parser(self.subcommand), self.saved, overwrite=True))
+            trainer.callbacks.append(
+                SaveConfigCallback(self._parser(self.subcommand), self.saved, overwrite=True)
+            )
         check_monitor(self.model, self.settings.checkpoint.monitor)
         return trainer
 

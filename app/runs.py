@@ -29,7 +29,9 @@ def claim(root: Path, experiment: str, stage: str) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise FileExistsError(f"the run folder {parent} cannot be made: a file of that name is in the way") from None
+        raise FileExistsError(
+            f"the run folder {parent} cannot be made: a file of that name is in the way"
+        ) from None
     except OSError as error:
         raise PermissionError(f"the run folder {parent} cannot be made: {error.strerror}") from None
     prefix = STAGES.get(stage, stage)
@@ -71,4 +73,6 @@ def checkpoint(root: Path, experiment: str, name: str) -> Path:
         path = folder / "checkpoints" / f"{name}.ckpt"
         if path.is_file():
             return path
-    raise FileNotFoundError(f"there is no checkpoint {name}.ckpt in {parent}/version_*/checkpoints: fit first, or name a file")
+    raise FileNotFoundError(
+        f"there is no checkpoint {name}.ckpt in {parent}/version_*/checkpoints: fit first, or name a file"
+    )

@@ -112,7 +112,9 @@ class NetworkModule(LightningModule):
             optimizer = self.optimizer(groups, fused=False)  # type: ignore[call-arg]
         steps = self.trainer.estimated_stepping_batches
         if steps == float("inf"):
-            raise ValueError("the schedule needs the length of the fit: set trainer.max_epochs or trainer.max_steps")
+            raise ValueError(
+                "the schedule needs the length of the fit: set trainer.max_epochs or trainer.max_steps"
+            )
         schedule = self.schedule(optimizer, max(1, int(steps)))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

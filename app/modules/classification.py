@@ -69,8 +69,12 @@ class Classification(NetworkModule):
                 "acc": Accuracy("multiclass", num_classes=num_classes, validate_args=False),
             }
             if calibrated:
-                collection["ece"] = CalibrationError("multiclass", num_classes=num_classes, validate_args=False)
-                collection |= {certified_name(r): MeanMetric(nan_strategy="disable") for r in self.certified_radii}
+                collection["ece"] = CalibrationError(
+                    "multiclass", num_classes=num_classes, validate_args=False
+                )
+                collection |= {
+                    certified_name(r): MeanMetric(nan_strategy="disable") for r in self.certified_radii
+                }
             return MetricCollection(collection, prefix=f"{stage}/", compute_groups=False)
 
         self.train_metrics = metrics("train", calibrated=False)
@@ -78,7 +82,14 @@ class Classification(NetworkModule):
         self.test_metrics = metrics("test", calibrated=True)
         bound = {"val/lipschitz", "test/lipschitz"} if self.certified_radii else set()
         self.metric_names = frozenset(
-            {"train/batch_loss", "train/lr", *self.train_metrics, *self.val_metrics, *self.test_metrics, *bound}
+            {
+                "train/batch_loss",
+                "train/lr",
+                *self.train_metrics,
+                *self.val_metrics,
+                *self.test_metrics,
+                *bound,
+            }
         )
         self._bound: Tensor | None = None
 
