@@ -32,9 +32,10 @@ def bjorck(weight: Tensor, steps: int = 1) -> Tensor:
     for _ in range(steps):
         wide = weight.shape[-2] <= weight.shape[-1]
         gram = weight @ weight.mH if wide else weight.mH @ weight
-        shrink = (_LIMIT / gram.abs().sum(-1).amax(-1)).clamp(max=1)[..., None, None]
-        cubic = gram @ weight if wide else weight @ gram
-        weight = shrink.sqrt() * (1.5 * weight - 0.5 * shrink * cubic)
+        shrink = (_LIMIT / gram.abs().sum(-1).amax(-1)).clamp(max=1).unsqueeze(-1)
+        polynomial = gram * (-0.5 * shrink**1.5).unsqueeze(-1)
+        polynomial.diagonal(dim1=-2, dim2=-1).add_(1.5 * shrink.sqrt())
+        weight = polynomial @ weight if wide else weight @ polynomial
     return weight
 
 
