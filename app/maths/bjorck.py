@@ -58,10 +58,12 @@ def spectral_norm_bound(weight: Tensor, squarings: int = 12) -> Tensor:
         gram = gram @ gram
         power /= 2
     size = torch.linalg.vector_norm(gram, dim=(-2, -1)).clamp(min=torch.finfo(gram.dtype).tiny)
-    return ((logarithm + power * size.log()) / 2).exp()
+    bound: Tensor = ((logarithm + power * size.log()) / 2).exp()
+    return bound
 
 
 def spectral_norm(weight: Tensor) -> Tensor:
     """‖W‖₂ by a float64 singular value decomposition, ``[..., m, n] → [...]``, float64: for certificates."""
     wide_type = torch.complex128 if weight.is_complex() else torch.float64
-    return torch.linalg.svdvals(weight.detach().to(wide_type))[..., 0]
+    largest: Tensor = torch.linalg.svdvals(weight.detach().to(wide_type))[..., 0]
+    return largest

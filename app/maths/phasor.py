@@ -21,7 +21,7 @@ def _slices(h: Tensor, bundle: int) -> Tensor:
     features = h.shape[-1]
     if bundle < 1 or features % bundle:
         raise ValueError(f"bundle must be a positive divisor of the {features} features, got {bundle}")
-    return h.unflatten(-1, (bundle, features // bundle))
+    return h.view(*h.shape[:-1], bundle, features // bundle)
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -77,8 +77,8 @@ class _RadialBound(torch.autograd.Function):
         return (s * torch.addcmul(g, slices, radial, value=-1)).flatten(-2).to(y.dtype), None
 
 
-# Function.apply inspects this signature at every call, a quarter of the cost of a small forward: look it up once.
-_RadialBound.forward.__signature__ = inspect.signature(_RadialBound.forward)  # type: ignore[attr-defined]
+# Function.apply inspects this signature at every call, a quarter of a small forward: look it up once.
+_RadialBound.forward.__signature__ = inspect.signature(_RadialBound.forward)
 
 
 def radial_bound(h: Tensor, bundle: int = 2) -> Tensor:
