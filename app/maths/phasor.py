@@ -78,7 +78,7 @@ class _RadialBound(torch.autograd.Function):
 
 
 # Function.apply inspects this signature at every call, a quarter of a small forward: look it up once.
-_RadialBound.forward.__signature__ = inspect.signature(_RadialBound.forward)
+_RadialBound.forward.__signature__ = inspect.signature(_RadialBound.forward)  # type: ignore[attr-defined]
 
 
 def radial_bound(h: Tensor, bundle: int = 2) -> Tensor:
@@ -101,7 +101,7 @@ def radial_bound(h: Tensor, bundle: int = 2) -> Tensor:
     Raises:
         ValueError: b does not divide D.
     """
-    y: Tensor = _RadialBound.apply(h, bundle)[0]  # type: ignore[no-untyped-call]
+    y: Tensor = _RadialBound.apply(h, bundle)[0]
     return y
 
 
