@@ -30,9 +30,11 @@ class RadialBound(nn.Module):
         self.bundle = bundle
 
     def forward(self, h: Tensor) -> Tensor:
+        """Returns the bounded state."""
         return radial_bound(h, self.bundle)
 
     def extra_repr(self) -> str:
+        """Returns the bundle size."""
         return f"bundle={self.bundle}"
 
 
@@ -96,6 +98,7 @@ class ZPlaneLinear(nn.Module):
             self.linear = orthogonal_linear_(nn.Linear(features_in, features_out), gain)
 
     def forward(self, h: Tensor) -> Tensor:
+        """Returns the bounded state."""
         bounded: Tensor = self.bound(self.linear(h))
         return bounded
 

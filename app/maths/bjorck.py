@@ -32,9 +32,10 @@ def bjorck(weight: Tensor, steps: int = 1) -> Tensor:
     for _ in range(steps):
         wide = weight.shape[-2] <= weight.shape[-1]
         gram = weight @ weight.mH if wide else weight.mH @ weight
-        shrink = (_LIMIT / gram.abs().sum(-1).amax(-1)).clamp(max=1)[..., None, None]
-        cubic = gram @ weight if wide else weight @ gram
-        weight = shrink.sqrt() * (1.5 * weight - 0.5 * shrink * cubic)
+        shrink = (_LIMIT / gram.abs().sum(-1).amax(-1)).clamp(max=1).unsqueeze(-1)
+        polynomial = gram * (-0.5 * shrink**1.5).unsqueeze(-1)
+        polynomial.diagonal(dim1=-2, dim2=-1).add_(1.5 * shrink.sqrt())
+        weight = polynomial @ weight if wide else weight @ polynomial
     return weight
 
 
@@ -57,10 +58,12 @@ def spectral_norm_bound(weight: Tensor, squarings: int = 12) -> Tensor:
         gram = gram @ gram
         power /= 2
     size = torch.linalg.vector_norm(gram, dim=(-2, -1)).clamp(min=torch.finfo(gram.dtype).tiny)
-    return ((logarithm + power * size.log()) / 2).exp()
+    bound: Tensor = ((logarithm + power * size.log()) / 2).exp()
+    return bound
 
 
 def spectral_norm(weight: Tensor) -> Tensor:
     """‖W‖₂ by a float64 singular value decomposition, ``[..., m, n] → [...]``, float64: for certificates."""
     wide_type = torch.complex128 if weight.is_complex() else torch.float64
-    return torch.linalg.svdvals(weight.detach().to(wide_type))[..., 0]
+    largest: Tensor = torch.linalg.svdvals(weight.detach().to(wide_type))[..., 0]
+    return largest

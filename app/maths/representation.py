@@ -36,9 +36,10 @@ def phase_coherence(h: Tensor, bundle: int = 2) -> Tensor:
     1: every sample has the same phase, the layer says nothing about its input. Independent uniform phases
     of N samples give about 0.9/√N.
     """
-    slices = _samples(h).unflatten(-1, (bundle, -1))
-    units = torch.nn.functional.normalize(slices, dim=-2)
-    return torch.linalg.vector_norm(units.mean(0), dim=-2).mean()
+    states = _samples(h)
+    units = torch.nn.functional.normalize(states.view(len(states), bundle, -1), dim=-2)
+    coherence: Tensor = torch.linalg.vector_norm(units.mean(0), dim=-2).mean()
+    return coherence
 
 
 def pairwise_cosine(h: Tensor) -> Tensor:
@@ -68,3 +69,13 @@ def thin(values: Tensor, count: int) -> Tensor:
     """At most ``count`` entries along the first dimension, evenly taken; no random number."""
     step = -(-len(values) // count)
     return values[:: max(step, 1)]
+
+
+def constant_fraction(h: Tensor) -> Tensor:
+    """Share of features whose spread over the samples is below 1e-3 of the common RMS, 0-d, in [0, 1].
+
+    Counts dead rectifiers and saturated squashers alike.
+    """
+    states = _samples(h)
+    spread = states.std(0, correction=0)
+    return (spread <= 1e-3 * states.square().mean().sqrt()).float().mean()
