@@ -101,7 +101,6 @@ class CLI(LightningCLI):
         """Makes all objects, with one run folder for every logger and for what is written beside them."""
         settings = self.settings
         settings.experiment = self._experiment()
-        settings.include = None
         self.saved = settings.clone()
         check_devices(settings)
         if self.subcommand and not settings.trainer.get("fast_dev_run"):
@@ -148,6 +147,10 @@ class CLI(LightningCLI):
             trainer.test(self.model, datamodule=self.datamodule, ckpt_path=best or None, verbose=False)
         if trainer.is_global_zero:
             results.show({**fitted, **trainer.callback_metrics}, self.folder)
+
+
+def done(value: Any) -> None:
+    """Drops the list of included files, which have been merged by the time that the parser sees it."""
 
 
 def loggers(settings: Namespace) -> list[Namespace]:
