@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 from jsonargparse import Namespace
-from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from app import configs, results, runs, sizes
-from app.errors import Mistake, RunFailed, explain, one_line
+from app.errors import Mistake, RunFailed, explain, hint, one_line
 from app.modules import NetworkModule
 
 EXAMPLES = {
@@ -25,20 +25,31 @@ EXAMPLES = {
 }
 
 
+class Parser(LightningArgumentParser):
+    """A parser whose printed and saved settings are complete, and so include no other files."""
+
+    def dump(self, cfg: Namespace, **kwargs: Any) -> str:
+        """Returns the settings as text."""
+        text: str = super().dump(
+            Namespace(**{**vars(cfg), "include": None}) if "include" in cfg else cfg, **kwargs
+        )
+        return text
+
+
 class CLI(LightningCLI):
     """LightningCLI with the project's defaults; experiments are described in ``configs/``.
 
     Args:
         arguments: The command line, without the program's name.
-        run: Whether the first argument is a subcommand to run; otherwise only objects are made.
+        run: Whether to run the subcommand; otherwise objects are made, and no run folder.
     """
 
     def __init__(self, arguments: Sequence[str], run: bool = True) -> None:
         if not configs.DEFAULTS.is_file():
             raise FileNotFoundError(f"the installation is incomplete: {configs.DEFAULTS} is missing")
         expanded, self.stem = configs.expand(arguments)
+        self.run = run
         self.folder: Path | None = None
-        self._subcommand_parsers: dict[str, LightningArgumentParser] = {}
         settings: dict[str, Any] = {
             "exit_on_error": False,
             "default_config_files": [str(configs.DEFAULTS)],
@@ -48,13 +59,13 @@ class CLI(LightningCLI):
         super().__init__(
             model_class=LightningModule,
             datamodule_class=LightningDataModule,
+            parser_class=Parser,
             subclass_mode_model=True,
             subclass_mode_data=True,
             save_config_callback=None,  # ours is added below: it saves the settings before a folder is filled in
             auto_configure_optimizers=False,
-            parser_kwargs={"exit_on_error": False, "allow_abbrev": False, **parsers} if run else settings,
+            parser_kwargs={"exit_on_error": False, "allow_abbrev": False, **parsers},
             args=expanded,
-            run=run,
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -74,7 +85,7 @@ class CLI(LightningCLI):
         try:
             self.config = parser.parse_args(args)
         except ArgumentError as error:
-            command = self._subcommand_parsers.get(args[0], parser) if self._subcommand_parsers else parser
+            command = self._subcommand_parsers[args[0]]
             raise Mistake(explain(str(error), [*command.get_defaults().keys(), "config"])) from error
 
     @property
@@ -103,8 +114,8 @@ class CLI(LightningCLI):
         settings.experiment = self._experiment()
         self.saved = settings.clone()
         check_devices(settings)
-        if self.subcommand and not settings.trainer.get("fast_dev_run"):
-            self.folder = runs.claim(self._root(), settings.experiment, self.subcommand)
+        if self.run and not settings.trainer.get("fast_dev_run"):
+            self.folder = runs.claim(self._root(), settings.experiment, str(self.subcommand))
             settings.trainer.default_root_dir = str(self.folder)
             for logger in loggers(settings):
                 if {"save_dir", "name", "version"} <= set(logger.init_args.keys()):
@@ -115,17 +126,20 @@ class CLI(LightningCLI):
         sizes.complete(self.config_dump, settings)
         super().instantiate_classes()
 
-    def instantiate_trainer(self, **kwargs: Any) -> Any:
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Makes the trainer, with the callback that saves the settings."""
-        trainer = super().instantiate_trainer(**kwargs)
+        trainer: Any = super().instantiate_trainer(**kwargs)
         if self.folder is not None:
             trainer.callbacks.append(
                 SaveConfigCallback(self._parser(self.subcommand), self.saved, overwrite=True)
             )
         check_monitor(self.model, self.settings.checkpoint.monitor)
-        return trainer
+        made: Trainer = trainer
+        return made
 
     def _run_subcommand(self, subcommand: str) -> None:
+        if not self.run:
+            return
         try:
             super()._run_subcommand(subcommand)
         except Exception as error:
@@ -143,14 +157,11 @@ class CLI(LightningCLI):
             return
         fitted = dict(trainer.callback_metrics)
         if is_overridden("test_step", self.model) and is_overridden("test_dataloader", self.datamodule):
-            best = trainer.checkpoint_callback.best_model_path if trainer.checkpoint_callback else ""
+            kept = trainer.checkpoint_callback
+            best = kept.best_model_path if isinstance(kept, ModelCheckpoint) else ""
             trainer.test(self.model, datamodule=self.datamodule, ckpt_path=best or None, verbose=False)
         if trainer.is_global_zero:
             results.show({**fitted, **trainer.callback_metrics}, self.folder)
-
-
-def done(value: Any) -> None:
-    """Drops the list of included files, which have been merged by the time that the parser sees it."""
 
 
 def loggers(settings: Namespace) -> list[Namespace]:
@@ -181,8 +192,10 @@ def check_monitor(module: LightningModule, monitor: str | None) -> None:
         ValueError: The module declares its metrics and the monitored one is not among them.
     """
     if monitor is not None and isinstance(module, NetworkModule) and monitor not in module.metric_names:
-        names = ", ".join(sorted(name for name in module.metric_names if not name.startswith("test/")))
-        raise ValueError(f"checkpoint.monitor must be a metric of the module ({names}), got {monitor}")
+        raise ValueError(
+            f"checkpoint.monitor must be a metric that the module logs, got {monitor}"
+            f"{hint(monitor, module.metric_names)} There are {', '.join(sorted(module.metric_names))}"
+        )
 
 
 def build(config: str, *overrides: str) -> tuple[LightningModule, LightningDataModule]:
@@ -195,5 +208,5 @@ def build(config: str, *overrides: str) -> tuple[LightningModule, LightningDataM
     Example:
         >>> module, data = build("z_plane_digits", "--model.init_args.network.init_args.depth=10")
     """
-    cli = CLI(["--config", config, *overrides], run=False)
+    cli = CLI(["fit", "--config", config, *overrides], run=False)
     return cli.model, cli.datamodule

@@ -59,6 +59,11 @@ def explain(message: str, options: Sequence[str] = ()) -> str:
     causes = [line for line in lines if line and not line.startswith(AROUND)]
     cause = " ".join((causes[0] if keys or classes else " ".join(causes)).split()) if causes else ""
 
+    if "loading state_dict" in cause:
+        keys = re.findall(r'"([^"]+)"', cause) or re.findall(r"size mismatch for ([^:]+):", cause)
+        return (
+            f"the checkpoint does not fit the network: {len(keys)} parameters differ, the first is {keys[0]}"
+        )
     if found := re.search(r"Option '([^']+)' is not accepted", cause):
         owner = classes[-1] if classes else where
         return f"{owner} has no option {found[1]}{hint(found[1], parameters(owner))}"

@@ -8,6 +8,8 @@ NOTES = (
     r".*LeafSpec.*",
     r".*does not have many workers.*",
     r".*lightning\.fabric.* is deprecated.*",
+    r".*Experiment logs directory .* exists and is not empty.*",  # claimed by making it
+    r".*The dirpath has changed from.*",  # evaluation has a folder of its own
     r".*Checkpoint directory .* exists and is not empty.*",
 )
 

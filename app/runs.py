@@ -23,7 +23,7 @@ def claim(root: Path, experiment: str, stage: str) -> Path:
         PermissionError: The folder cannot be written to.
         FileExistsError: A file is where the folder of the experiment should be.
     """
-    if rank_zero_only.rank:
+    if rank_zero_only.rank:  # type: ignore[attr-defined]  # set when Lightning is imported
         return Path(os.environ.get(FOLDER_VARIABLE, root / experiment / "pending"))
     parent = root / experiment
     try:

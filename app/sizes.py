@@ -62,8 +62,8 @@ SIZES = (
 def make(data: Namespace) -> object:
     """Makes the datamodule that the settings describe, which reads no data yet."""
     module, _, name = data.class_path.rpartition(".")
-    arguments = data.get("init_args") or Namespace()
-    return getattr(importlib.import_module(module), name)(**arguments.as_dict())
+    arguments = data.get("init_args")
+    return getattr(importlib.import_module(module), name)(**(arguments.as_dict() if arguments else {}))
 
 
 def complete(dump: dict[str, Any], settings: Namespace) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import Accuracy, CalibrationError, MeanMetric, MetricCollection
+from torchmetrics import Accuracy, CalibrationError, MeanMetric, Metric, MetricCollection
 
 from app.modules.base import Batch, NetworkModule, OptimizerFactory, ScheduleFactory
 from app.modules.schedules import WarmupCosine
@@ -64,7 +64,7 @@ class Classification(NetworkModule):
 
         def metrics(stage: str, calibrated: bool) -> MetricCollection:
             # No validation of arguments and no NaN policy: both would wait for the device at every step.
-            collection = {
+            collection: dict[str, Metric | MetricCollection] = {
                 "loss": MeanMetric(nan_strategy="disable"),
                 "acc": Accuracy("multiclass", num_classes=num_classes, validate_args=False),
             }
