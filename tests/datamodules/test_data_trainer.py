@@ -90,6 +90,7 @@ class Stop(Callback):
             raise KeyError("stop")
 
 
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
 @pytest.mark.parametrize("steps", [7, 20, 23, 40])
 def test_a_run_resumed_inside_an_epoch_is_the_uninterrupted_run(tmp_path, steps):
     # 20 batches an epoch: the checkpoint falls inside the first or second, or on the end of one.
