@@ -20,7 +20,7 @@ from app.modules import NetworkModule
 EXAMPLES = {
     "fit": "python -m app fit --config z_plane_digits --trainer.max_epochs=5",
     "validate": "python -m app validate --config z_plane_digits --ckpt_path best",
-    "test": "python -m app test --config z_plane_digits --ckpt_path runs/z_plane_digits/version_0/checkpoints/last.ckpt",
+    "test": "python -m app test --config z_plane_digits --ckpt_path last",
     "predict": "python -m app predict --config z_plane_digits --ckpt_path best",
 }
 
@@ -62,7 +62,7 @@ class CLI(LightningCLI):
             parser_class=Parser,
             subclass_mode_model=True,
             subclass_mode_data=True,
-            save_config_callback=None,  # ours is added below: it saves the settings before a folder is filled in
+            save_config_callback=None,  # ours, added below, saves settings without a folder
             auto_configure_optimizers=False,
             parser_kwargs={"exit_on_error": False, "allow_abbrev": False, **parsers},
             args=expanded,

@@ -1,4 +1,4 @@
-"""Classification: cross-entropy by default, accuracy, calibration, and certified accuracy where there is a bound."""
+"""Classification: accuracy, calibration, and certified accuracy where there is a Lipschitz bound."""
 
 from collections.abc import Sequence
 
