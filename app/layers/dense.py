@@ -26,7 +26,7 @@ class DenseLayer(nn.Module):
         "drifting over depth: the start's gain does not suit the activation",
         "pairwise_cosine": "mean cosine between two samples' outputs; healthy below .9; "
         "towards 1: the layer no longer tells inputs apart",
-        "participation_ratio": "directions in use, 1 to width; healthy above 5; "
+        "participation_ratio": "directions in use, 1 to width, of the outputs' covariance; healthy above 3; "
         "towards 1: collapse, lower the learning rate or use warm-up",
         "constant_fraction": "share of units whose output does not depend on the sample: dead or saturated; "
         "healthy below .2; rising: lower the learning rate",

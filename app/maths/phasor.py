@@ -48,10 +48,10 @@ class _RadialBound(torch.autograd.Function):
 
     @staticmethod
     def forward(h: Tensor, bundle: int) -> tuple[Tensor, Tensor]:
+        slices = _slices(h.to(_accumulator(h.dtype)), bundle)
         # Scaled by a power of two, the radius of b components near the largest float stays finite. Dividing
         # by it, instead of multiplying by s, keeps full precision where s is subnormal.
         scale = 2.0 ** -math.ceil(math.log2(bundle) / 2)
-        slices = _slices(h.to(_accumulator(h.dtype)), bundle)
         limit = _norm(slices * scale).clamp(min=scale)
         y = (slices / limit.unsqueeze(-2)).mul_(scale).flatten(-2).to(h.dtype)
         return y, scale / limit

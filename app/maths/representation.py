@@ -54,15 +54,18 @@ def pairwise_cosine(h: Tensor) -> Tensor:
 
 
 def participation_ratio(h: Tensor) -> Tensor:
-    """(Σλ)²/Σλ² over the eigenvalues λ of E[h hᵀ], 0-d, in [1, min(N, D)]: how many directions are in use.
+    """(Σλ)²/Σλ² over the eigenvalues λ of the samples' covariance, 0-d, in [1, min(N, D)]: directions in use.
 
-    The second moment is not centred: samples that all collapse onto one state count as one direction.
+    0 where all samples share one state, up to rounding.
     """
     states = _samples(h)
     # A common scale leaves the ratio as it is and keeps fourth powers within range.
     states = states / states.abs().amax().clamp(min=torch.finfo(states.dtype).tiny)
-    gram = states @ states.T if len(states) < states.shape[-1] else states.T @ states
-    return gram.diagonal().sum().square() / gram.square().sum().clamp(min=torch.finfo(states.dtype).tiny)
+    centred = states - states.mean(0)
+    gram = centred @ centred.T if len(states) < states.shape[-1] else centred.T @ centred
+    # Rounding leaves a spread of 1e-14 of the second moment, in every direction: no direction of the data.
+    floor = 1e-10 * states.square().sum().clamp(min=1)
+    return gram.diagonal().sum().square() / gram.square().sum().clamp(min=floor.square())
 
 
 def thin(values: Tensor, count: int) -> Tensor:
