@@ -1,5 +1,6 @@
 """Linear maps that start orthogonal or unitary, and their initialisers."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -7,6 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from app.maths.bjorck import bjorck
+
+# Maps retracted at once: few enough for a processor's cache (1 MB at width 128), enough for an accelerator.
+_GROUP = 16
 
 
 def orthogonal_linear_(linear: nn.Linear, gain: float = 1.0) -> nn.Linear:
@@ -18,11 +22,11 @@ def orthogonal_linear_(linear: nn.Linear, gain: float = 1.0) -> nn.Linear:
 
 
 def unit_variance_gain(features_in: int, features_out: int) -> float:
-    """Gain of a semi-orthogonal map that sends unit variance per component to unit variance: max(1, √(out/in)).
+    """Gain of a semi-orthogonal map that keeps unit variance per component: max(1, √(out/in)).
 
     A tall orthogonal map spreads the energy of its ``in`` inputs over ``out`` outputs; a wide one projects.
     """
-    return max(1.0, features_out / features_in) ** 0.5
+    return math.sqrt(max(1.0, features_out / features_in))
 
 
 @torch.no_grad()
@@ -72,9 +76,11 @@ class ComplexLinear(nn.Module):
         return torch.cat((self.weight.flatten(0, 1), torch.cat((-imaginary, real))), dim=1)
 
     def forward(self, h: Tensor) -> Tensor:
+        """Returns the mapped state."""
         return functional.linear(h, self.matrix(), self.bias)
 
     def extra_repr(self) -> str:
+        """Returns the sizes."""
         return f"features_in={self.features_in}, features_out={self.features_out}"
 
 
@@ -86,11 +92,13 @@ def stacked(maps: Sequence[nn.Linear | ComplexLinear]) -> Tensor:
 
 @torch.no_grad()
 def retract_(maps: Sequence[nn.Linear | ComplexLinear], steps: int = 1, gain: float = 1.0) -> None:
-    """Moves equally shaped maps towards ``gain`` times (semi-)orthogonal or unitary ones, in place, all at once.
+    """Moves equally shaped maps towards ``gain`` times (semi-)orthogonal or unitary ones, in place.
 
     Afterwards no singular value is above ``gain``. See ``app.maths.bjorck.bjorck``.
     """
-    retracted = gain * bjorck(stacked(maps) / gain, steps)
-    if retracted.is_complex():
-        retracted = torch.stack((retracted.real, retracted.imag), 1)
-    torch._foreach_copy_([linear.weight for linear in maps], list(retracted.unbind(0)))
+    for start in range(0, len(maps), _GROUP):
+        group = maps[start : start + _GROUP]
+        retracted = bjorck(stacked(group) / gain, steps) * gain
+        if retracted.is_complex():
+            retracted = torch.view_as_real(retracted).movedim(-1, 1)
+        torch._foreach_copy_([linear.weight for linear in group], list(retracted.unbind(0)))

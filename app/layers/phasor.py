@@ -30,9 +30,11 @@ class RadialBound(nn.Module):
         self.bundle = bundle
 
     def forward(self, h: Tensor) -> Tensor:
+        """Returns the bounded state."""
         return radial_bound(h, self.bundle)
 
     def extra_repr(self) -> str:
+        """Returns the bundle size."""
         return f"bundle={self.bundle}"
 
 
@@ -66,9 +68,9 @@ class ZPlaneLinear(nn.Module):
         "towards 1: collapse, lower the learning rate or use warm-up",
         "pairwise_cosine": "mean cosine between two samples' states; healthy below .5; "
         "towards 1: collapse, the layer no longer tells inputs apart",
-        "participation_ratio": "directions in use, 1 to width; healthy above 5; "
+        "participation_ratio": "directions in use, 1 to width, of the states' covariance; healthy above 3; "
         "towards 1: collapse, or a start that is not orthogonal",
-        "spectral_norm": "largest singular value of the map; healthy .9 to 1.1; "
+        "spectral_norm": "largest singular value of the map; healthy .9 to 1.2; "
         "growing: gradients explode over depth, use retraction",
         "phasors": "a sample of phasors after bounding, for the disc; healthy: spread over the disc",
     }
@@ -96,6 +98,7 @@ class ZPlaneLinear(nn.Module):
             self.linear = orthogonal_linear_(nn.Linear(features_in, features_out), gain)
 
     def forward(self, h: Tensor) -> Tensor:
+        """Returns the bounded state."""
         bounded: Tensor = self.bound(self.linear(h))
         return bounded
 

@@ -7,6 +7,7 @@ real, second half imaginary), ``b = 1`` a plain real number.
 Dimension letters: D features, b components of a bundle, n = D/b bundles.
 """
 
+import inspect
 import math
 from functools import reduce
 from typing import Any
@@ -20,7 +21,7 @@ def _slices(h: Tensor, bundle: int) -> Tensor:
     features = h.shape[-1]
     if bundle < 1 or features % bundle:
         raise ValueError(f"bundle must be a positive divisor of the {features} features, got {bundle}")
-    return h.unflatten(-1, (bundle, features // bundle))
+    return h.view(*h.shape[:-1], bundle, features // bundle)
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -47,10 +48,10 @@ class _RadialBound(torch.autograd.Function):
 
     @staticmethod
     def forward(h: Tensor, bundle: int) -> tuple[Tensor, Tensor]:
+        slices = _slices(h.to(_accumulator(h.dtype)), bundle)
         # Scaled by a power of two, the radius of b components near the largest float stays finite. Dividing
         # by it, instead of multiplying by s, keeps full precision where s is subnormal.
         scale = 2.0 ** -math.ceil(math.log2(bundle) / 2)
-        slices = _slices(h.to(_accumulator(h.dtype)), bundle)
         limit = _norm(slices * scale).clamp(min=scale)
         y = (slices / limit.unsqueeze(-2)).mul_(scale).flatten(-2).to(h.dtype)
         return y, scale / limit
@@ -71,9 +72,13 @@ class _RadialBound(torch.autograd.Function):
         radial = (slices * g).sum(-2, keepdim=True)
         if grad_s is not None:
             radial = radial + s * grad_s.unsqueeze(-2)
-        # s is NaN where the input is: such a bundle is not inside the disc, and its gradient stays NaN.
-        radial = radial.masked_fill(s == 1, 0)
+        # [s < 1] as ⌈1 − s⌉: faster than a mask, and NaN where s is, so that no NaN is hidden.
+        radial = radial * (1 - s).ceil()
         return (s * torch.addcmul(g, slices, radial, value=-1)).flatten(-2).to(y.dtype), None
+
+
+# Function.apply inspects this signature at every call, a quarter of a small forward: look it up once.
+_RadialBound.forward.__signature__ = inspect.signature(_RadialBound.forward)  # type: ignore[attr-defined]
 
 
 def radial_bound(h: Tensor, bundle: int = 2) -> Tensor:
@@ -96,7 +101,7 @@ def radial_bound(h: Tensor, bundle: int = 2) -> Tensor:
     Raises:
         ValueError: b does not divide D.
     """
-    y: Tensor = _RadialBound.apply(h, bundle)[0]  # type: ignore[no-untyped-call]
+    y: Tensor = _RadialBound.apply(h, bundle)[0]
     return y
 
 
@@ -112,7 +117,7 @@ def phase(h: Tensor) -> Tensor:
 
 
 def unit_normalise(h: Tensor, bundle: int = 2, eps: float = 1e-6) -> Tensor:
-    """v / max(ε, ‖v‖₂): every bundle onto the unit sphere, without the ball's identity zone.
+    """Returns v / max(ε, ‖v‖₂): every bundle onto the unit sphere, without the ball's identity zone.
 
     It is ``radial_bound`` of v/ε, so its gradient, up to 1/ε near 0, is finite and exact everywhere.
     """

@@ -36,9 +36,10 @@ def phase_coherence(h: Tensor, bundle: int = 2) -> Tensor:
     1: every sample has the same phase, the layer says nothing about its input. Independent uniform phases
     of N samples give about 0.9/√N.
     """
-    slices = _samples(h).unflatten(-1, (bundle, -1))
-    units = torch.nn.functional.normalize(slices, dim=-2)
-    return torch.linalg.vector_norm(units.mean(0), dim=-2).mean()
+    states = _samples(h)
+    units = torch.nn.functional.normalize(states.view(len(states), bundle, -1), dim=-2)
+    coherence: Tensor = torch.linalg.vector_norm(units.mean(0), dim=-2).mean()
+    return coherence
 
 
 def pairwise_cosine(h: Tensor) -> Tensor:
@@ -53,18 +54,31 @@ def pairwise_cosine(h: Tensor) -> Tensor:
 
 
 def participation_ratio(h: Tensor) -> Tensor:
-    """(Σλ)²/Σλ² over the eigenvalues λ of E[h hᵀ], 0-d, in [1, min(N, D)]: how many directions are in use.
+    """(Σλ)²/Σλ² over the eigenvalues λ of the samples' covariance, 0-d, in [1, min(N, D)]: directions in use.
 
-    The second moment is not centred: samples that all collapse onto one state count as one direction.
+    0 where all samples share one state, up to rounding.
     """
     states = _samples(h)
     # A common scale leaves the ratio as it is and keeps fourth powers within range.
     states = states / states.abs().amax().clamp(min=torch.finfo(states.dtype).tiny)
-    gram = states @ states.T if len(states) < states.shape[-1] else states.T @ states
-    return gram.diagonal().sum().square() / gram.square().sum().clamp(min=torch.finfo(states.dtype).tiny)
+    centred = states - states.mean(0)
+    gram = centred @ centred.T if len(states) < states.shape[-1] else centred.T @ centred
+    # Rounding leaves a spread of 1e-14 of the second moment, in every direction: no direction of the data.
+    floor = 1e-10 * states.square().sum().clamp(min=1)
+    return gram.diagonal().sum().square() / gram.square().sum().clamp(min=floor.square())
 
 
 def thin(values: Tensor, count: int) -> Tensor:
     """At most ``count`` entries along the first dimension, evenly taken; no random number."""
     step = -(-len(values) // count)
     return values[:: max(step, 1)]
+
+
+def constant_fraction(h: Tensor) -> Tensor:
+    """Share of features whose spread over the samples is below 1e-3 of the common RMS, 0-d, in [0, 1].
+
+    Counts dead rectifiers and saturated squashers alike.
+    """
+    states = _samples(h)
+    spread = states.std(0, correction=0)
+    return (spread <= 1e-3 * states.square().mean().sqrt()).float().mean()

@@ -57,6 +57,7 @@ class ZPlaneMLP(nn.Module):
         self.head = orthogonal_linear_(nn.Linear(width, num_outputs))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Returns the prediction."""
         h = self.bound(self.encoder(x.flatten(1)))
         for layer in self.layers:
             h = layer(h)
