@@ -75,7 +75,7 @@ class Diagnostics(Recorder):
         self.samples = samples
         self.curves = curves
         self.figures_every = figures_every
-        self._history = History([f"diagnostics/{metric}" for metric in heat_maps])
+        self._history = History({f"diagnostics/{metric}": metric for metric in heat_maps})
         self._batch: ProbeBatch | None = None
         self._validations = 0
         self._looks = 0

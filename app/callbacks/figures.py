@@ -19,7 +19,7 @@ def rasterise(figure: Figure) -> NDArray[np.uint8]:
 
 
 def phasor_discs(points: Mapping[str, NDArray[np.float32]], step: int) -> Figure:
-    """One panel a layer: phasors in the plane with the unit circle, those beyond it in another colour.
+    """One panel a layer: phasors in the plane with the unit circle, those on or beyond it in another colour.
 
     Args:
         points: layer → ``[n, 2]`` real and imaginary parts. Points that are not finite are counted.
@@ -33,16 +33,16 @@ def phasor_discs(points: Mapping[str, NDArray[np.float32]], step: int) -> Figure
     ):
         finite = cloud[np.isfinite(cloud).all(axis=1)]
         radius = np.hypot(*finite.T.astype(np.float64)) if finite.size else np.zeros(0)
-        bounded = radius > 1
-        axes.plot(np.cos(angle), np.sin(angle), color="0.35", linewidth=1, zorder=3)
+        bounded = radius > 1 - 1e-3  # bounding puts a phasor onto the circle, give or take its rounding
+        axes.plot(np.cos(angle), np.sin(angle), color="0.35", linewidth=1)
         for mask, colour, marker in ((~bounded, INSIDE, "o"), (bounded, OUTSIDE, "^")):
-            axes.scatter(*finite[mask].T, s=5, c=colour, marker=marker, alpha=0.35, linewidths=0)
+            axes.scatter(*finite[mask].T, s=11, c=colour, marker=marker, alpha=0.45, linewidths=0, zorder=3)
         # The 99th percentile: one stray phasor must not shrink the disc to a dot.
         limit = max(1.15, 1.05 * float(np.quantile(radius, 0.99))) if radius.size else 1.15
         axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
         axes.set_title(layer, fontsize=9)
         lost = len(cloud) - len(finite)
-        share = f"{bounded.mean():.0%} beyond the circle" if len(finite) else "nothing finite"
+        share = f"{bounded.mean():.0%} on or beyond the circle" if len(finite) else "nothing finite"
         axes.set_xlabel(share + (f", {lost} not finite" if lost else ""), fontsize=9)
         axes.tick_params(labelsize=7)
     return figure
@@ -71,5 +71,5 @@ def heat_map(
         places = np.unique(np.linspace(0, len(labels) - 1, min(len(labels), 8)).round().astype(int))
         axis.set_ticks(places, [str(labels[place]) for place in places], fontsize=8)
     axes.set(title=title, xlabel="step")
-    figure.colorbar(image, ax=axes)
+    figure.colorbar(image, ax=axes).ax.minorticks_off()
     return figure

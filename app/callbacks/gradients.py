@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from app.callbacks.history import History
 from app.callbacks.probe import evenly, layer_paths
-from app.callbacks.records import Picture, Record, Recorder, Records, Scalar
+from app.callbacks.records import Picture, Record, Recorder, Records, Scalar, logging_interval
 
 
 class GradientNorms(Recorder):
@@ -50,7 +50,7 @@ class GradientNorms(Recorder):
                 raise ValueError(f"{name} must be at least 0, got {value}")
         self.curves = curves
         self.figures_every = figures_every
-        self._history = History(["gradients/weight_norm"], log=True)
+        self._history = History({"gradients/weight_norm": "weight_gradient_norm"}, log=True)
         self._owners: dict[nn.Parameter, str] = {}
         self._latest: tuple[int, dict[str, float]] | None = None
         self._validations = 0
@@ -70,7 +70,7 @@ class GradientNorms(Recorder):
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
     ) -> None:
         """Measures at step 0 and at logging steps."""
-        step, every = trainer.global_step, trainer.log_every_n_steps  # type: ignore[attr-defined]
+        step, every = trainer.global_step, logging_interval(trainer)
         if every < 1 or (step > 0 and (step + 1) % every):
             return
         used = [(p.grad, owner) for p, owner in self._owners.items() if p.grad is not None]
@@ -113,10 +113,7 @@ class GradientNorms(Recorder):
             self.records.write(trainer, self._pictures(trainer))
 
     def _pictures(self, trainer: Trainer) -> list[Picture]:
-        return [
-            Picture("figures/weight_gradient_norm", picture.draw)
-            for picture in (self._history.pictures() if Records.boards(trainer) else [])
-        ]
+        return self._history.pictures() if Records.boards(trainer) else []
 
 
 def _norms(grads: list[Tensor]) -> Tensor:

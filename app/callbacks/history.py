@@ -1,6 +1,6 @@
 """What a fit has recorded so far of a few metrics, for pictures of all layers against time."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,12 +14,12 @@ class History:
     """Keeps one column a step of the metrics that it is asked to watch.
 
     Args:
-        metrics: full names, such as ``diagnostics/bounded_fraction``.
+        metrics: full name, such as ``diagnostics/bounded_fraction``, → name of its picture.
         log: whether their pictures have a logarithmic colour scale.
     """
 
-    def __init__(self, metrics: Collection[str], log: bool = False) -> None:
-        self._metrics = tuple(metrics)
+    def __init__(self, metrics: Mapping[str, str], log: bool = False) -> None:
+        self._metrics = dict(metrics)
         self._log = log
         self._columns: dict[str, dict[int, dict[str, float]]] = {}
 
@@ -36,7 +36,7 @@ class History:
     def pictures(self) -> list[Picture]:
         """One heat map for each metric that at least two layers have."""
         pictures = []
-        for metric in self._metrics:
+        for metric, name in self._metrics.items():
             columns = self._columns.get(metric, {})
             layers = list(dict.fromkeys(layer for column in columns.values() for layer in column))
             if len(layers) < 2:
@@ -44,7 +44,7 @@ class History:
             values = np.array(
                 [[c.get(layer, np.nan) for c in columns.values()] for layer in layers], np.float32
             )
-            pictures.append(self._picture(metric.split("/", 1)[1], layers, list(columns), values))
+            pictures.append(self._picture(name, layers, list(columns), values))
         return pictures
 
     def _picture(

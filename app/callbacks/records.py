@@ -181,6 +181,11 @@ def run_folder(trainer: Trainer) -> str | None:
     return None if trainer.fast_dev_run or folder is None else str(folder)  # type: ignore[attr-defined]
 
 
+def logging_interval(trainer: Trainer) -> int:
+    """Steps between two logging steps; 0 for none."""
+    return int(trainer.log_every_n_steps)  # type: ignore[attr-defined]
+
+
 def _stage(trainer: Trainer) -> str:
     return str(trainer.state.fn.value) if trainer.state.fn is not None else ""
 

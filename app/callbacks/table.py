@@ -56,7 +56,9 @@ def append_rows(path: Path, rows: Iterable[Row]) -> None:
     """Appends rows in one write, creating the file with its header."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    if not path.exists():
+    if path.exists():
+        _cut_torn_row(path)
+    else:
         path.parent.mkdir(parents=True, exist_ok=True)
         writer.writerow(COLUMNS)
     writer.writerows((*row[:-1], f"{row[-1]:.9g}") for row in rows)
@@ -85,6 +87,16 @@ def rewind_rows(path: Path, step: int) -> None:
         writer.writerow(COLUMNS)
         writer.writerows(kept)
     os.replace(draft, path)
+
+
+def _cut_torn_row(path: Path) -> None:
+    """Takes off what a killed process left half written: the next row must not grow onto it."""
+    with path.open("rb+") as file:
+        end = file.seek(0, io.SEEK_END)
+        file.seek(max(0, end - 1))
+        if file.read(1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _whole_rows(path: Path) -> list[list[str]]:
