@@ -64,6 +64,7 @@ class Classification(NetworkModule):
 
         def metrics(stage: str, calibrated: bool) -> MetricCollection:
             # No validation of arguments and no NaN policy: both would wait for the device at every step.
+            # Without a NaN policy MeanMetric drops weights, so it is given one value a sample.
             collection: dict[str, Metric | MetricCollection] = {
                 "loss": MeanMetric(nan_strategy="disable"),
                 "acc": Accuracy("multiclass", num_classes=num_classes, validate_args=False),
@@ -99,7 +100,7 @@ class Classification(NetworkModule):
         logits, penalty = self.predict_with_penalty(x)
         loss: Tensor = self.loss(logits, y)
         detached = logits.detach()
-        self.train_metrics["loss"].update(loss.detach(), weight=len(y))
+        self.train_metrics["loss"].update(loss.detach().expand(len(y)))
         self.train_metrics["acc"].update(detached, y)
         for name, metric in self.train_metrics.items():
             self.log(name, metric, on_step=False, on_epoch=True)
@@ -132,7 +133,7 @@ class Classification(NetworkModule):
     def _evaluate(self, batch: Batch, metrics: MetricCollection, stage: str) -> None:
         x, y = batch
         logits = self(x).float()
-        metrics["loss"].update(nn.functional.cross_entropy(logits, y), weight=len(y))
+        metrics["loss"].update(nn.functional.cross_entropy(logits, y, reduction="none"))
         metrics["acc"].update(logits, y)
         metrics["ece"].update(logits.softmax(-1), y)
         if self._bound is not None:
