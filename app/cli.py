@@ -28,9 +28,10 @@ class Parser(LightningArgumentParser):
 
     def dump(self, cfg: Namespace, **kwargs: Any) -> str:
         """Returns the settings as text."""
-        text: str = super().dump(
-            Namespace(**{**vars(cfg), "include": None}) if "include" in cfg else cfg, **kwargs
-        )
+        complete = cfg.clone()
+        if "include" in complete:
+            complete["include"] = None
+        text: str = super().dump(complete, **kwargs)
         return text
 
 

@@ -47,4 +47,5 @@ def projected_gradient(
 
 def norms(x: Tensor) -> Tensor:
     """ℓ₂ norm of each sample, kept broadcastable and away from 0."""
-    return x.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (x.ndim - 1))
+    lengths: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
+    return lengths.clamp_min(1e-12).view(-1, *[1] * (x.ndim - 1))
