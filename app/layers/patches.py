@@ -1,7 +1,7 @@
 """Features and feature maps as rows of a matrix, for the read-outs that fit a linear map to a layer."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -24,23 +24,22 @@ def zero_padding(conv: nn.Conv2d) -> list[int]:
     return [width, width, height, height]
 
 
-class WindowRows(NamedTuple):
-    """Some windows of a convolution, and what two branches made of them."""
+def window_rows(conv: nn.Conv2d, x: Tensor, maps: Sequence[Tensor], limit: int) -> list[Tensor]:
+    """Some windows of a convolution, and what is found at their places in feature maps.
 
-    inputs: Tensor  # [rows, C·kh·kw]
-    sigma: Tensor  # [rows, C′]
-    multiplicative: Tensor  # [rows, C′]
+    Args:
+        conv: says where the windows lie; its weights are not used.
+        x: [N, C, H, W], its input.
+        maps: each [N, C′, H′, W′], of its output's size.
+        limit: of windows. They are evenly spaced over samples and positions, with a step that shares no
+            factor with H′W′, so that no row or column of the maps is preferred. Nothing is drawn at random.
 
-
-def window_rows(conv: nn.Conv2d, x: Tensor, sigma: Tensor, multiplicative: Tensor, limit: int) -> WindowRows:
-    """At most ``limit`` windows of ``conv`` on x [N, C, H, W] with the branch outputs [N, C′, H′, W′] there.
-
-    Evenly spaced over samples and positions, with a step that shares no factor with H′W′, so that no row or
-    column of the maps is preferred. Nothing is drawn at random.
+    Returns:
+        The windows [rows, C·kh·kw], then for each map [rows, C′].
     """
     mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
     padded = F.pad(x, zero_padding(conv), mode=mode)
-    samples, _, height, width = sigma.shape
+    samples, _, height, width = maps[0].shape
     step = max(1, -(-samples * height * width // limit))
     while math.gcd(step, height * width) != 1:
         step += 1
@@ -58,8 +57,4 @@ def window_rows(conv: nn.Conv2d, x: Tensor, sigma: Tensor, multiplicative: Tenso
         taps(down, 0)[:, None, :, None],
         taps(right, 1)[:, None, None, :],
     ]
-    return WindowRows(
-        windows.flatten(1),
-        sigma.permute(0, 2, 3, 1).flatten(0, 2)[position],
-        multiplicative.permute(0, 2, 3, 1).flatten(0, 2)[position],
-    )
+    return [windows.flatten(1), *(m.permute(0, 2, 3, 1).flatten(0, 2)[position] for m in maps)]

@@ -278,11 +278,12 @@ class ConvSigmaPi2d(nn.Module):
         (x,) = inputs
         sigma, pi = self.branches(x)
         centred = x - x.mean(dim=(-2, -1), keepdim=True)
-        windows = window_rows(self.sigma_conv, centred, sigma, pi, recruitment.MAX_FIT_ROWS)
+        matrix, *branches = window_rows(self.sigma_conv, centred, (sigma, pi), recruitment.MAX_FIT_ROWS)
+        saturated = self.log_product(x).abs() >= self.max_log
         return (
             recruitment.published(sigma, pi, self.pi_weight(), self.pi_scale)
             | block_effects(self.bn, sigma, pi)
-            | recruitment.trustworthy(*windows, self.pi_weight(), self.log_product(x).abs() >= self.max_log)
+            | recruitment.trustworthy(matrix, branches[0], branches[1], self.pi_weight(), saturated)
             | {"nonfinite_inputs": recruitment.nonfinite_share(x)}
         )
 

@@ -37,6 +37,11 @@ TRUSTWORTHY: Mapping[str, str] = {
     "nonfinite_inputs": "Share of inputs that are NaN or infinite: anything above 0 is a fault upstream.",
 }
 
+PER_BRANCH: Mapping[str, str] = {
+    "product_ac_share": "The product's part of what varies, next to the additive and the bilinear branch.",
+    "bilinear_ac_share": "The bilinear branch's part of what varies, next to the other two.",
+}
+
 PUBLISHED_BLOCK: Mapping[str, str] = {
     "pi_effect_postbn": "Relative change of the output without the product, at the running statistics, "
     "published: also counts a constant, which batch normalisation would have removed.",
@@ -153,4 +158,15 @@ def trustworthy(
         "nonlinear_share": torch.where(unexplained == 0, unexplained * deviation, unexplained / deviation),
         "saturation_fraction": saturated.float().mean(),
         "nonfinite_inputs": nonfinite_share(inputs),
+    }
+
+
+def per_branch(sigma: Tensor, product: Tensor, bilinear: Tensor | None) -> dict[str, Tensor]:
+    """Each multiplicative branch's part of the deviations, [rows, outputs] each; nothing for one alone."""
+    if bilinear is None:
+        return {}
+    additive, powers, pairs = (deviation_rms(branch) for branch in (sigma, product, bilinear))
+    return {
+        "product_ac_share": share(powers, additive + pairs),
+        "bilinear_ac_share": share(pairs, additive + powers),
     }

@@ -10,6 +10,7 @@ the inputs is ``F.linear`` or ``F.conv2d`` in between. Source of the published e
 PolyWeave 0.2.0 (https://pypi.org/project/polyweave).
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -146,3 +147,8 @@ def gained_product(log_product: Tensor, log_gain: Tensor, max_log: float) -> Ten
 def at_least_float32(x: Tensor) -> Tensor:
     """Converts to float32 what is float16 or bfloat16, and leaves the rest."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """Suspends autocast on x's device; on the meta device, which has none, does nothing."""
+    return nullcontext() if x.device.type == "meta" else torch.autocast(x.device.type, enabled=False)
