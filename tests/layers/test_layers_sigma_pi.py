@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from app.layers.sigma_pi import PACE, SigmaPiLinear
+from app.layers.sigma_pi import SigmaPiLinear
+from app.layers.sigma_pi_base import PACE
 from app.protocols import Diagnosable
 
 NEW = ("exponent_centred_abs_mean", "ac_share", "nonlinear_share", "saturation_fraction")
