@@ -38,17 +38,14 @@ def test_answers(kind) -> None:
 def test_seeds_make_the_data(kind) -> None:
     first, again, other = kind(seed=1), kind(seed=1, train_samples=7), kind(seed=2)
     assert torch.equal(first.fit_data()[0][0], kind(seed=1).fit_data()[0][0])
-    assert torch.equal(
-        first.fit_data()[1][0], again.fit_data()[1][0]
-    )  # whatever the size of the training set
+    assert torch.equal(first.fit_data()[1][0], again.fit_data()[1][0])  # whatever the training set
     assert not torch.equal(first.fit_data()[0][0], other.fit_data()[0][0])
     assert not torch.equal(first.fit_data()[0][0][:1000], first.fit_data()[1][0])
 
 
 def test_ranges_zeros_and_noise() -> None:
-    task = products.PairProduct(
-        dimension=6, low=-1, high=3, test_low=5, test_high=7, zero_fraction=0.3, noise=0.5
-    )
+    ranges = {"low": -1, "high": 3, "test_low": 5, "test_high": 7}
+    task = products.PairProduct(dimension=6, **ranges, zero_fraction=0.3, noise=0.5)
     (x, y), (val_x, val_y) = task.fit_data()
     assert x.min() >= -1
     assert x.max() <= 3
