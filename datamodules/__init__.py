@@ -6,3 +6,12 @@ from datamodules.digits import Digits as Digits
 from datamodules.folder import ImageFolder as ImageFolder
 from datamodules.mnist import MNIST as MNIST
 from datamodules.mnist import FashionMNIST as FashionMNIST
+from datamodules.products import LinearMap as LinearMap
+from datamodules.products import Mean as Mean
+from datamodules.products import PairProduct as PairProduct
+from datamodules.products import Parity as Parity
+from datamodules.products import Ratio as Ratio
+from datamodules.products import RootRatio as RootRatio
+from datamodules.products import SignedProduct as SignedProduct
+from datamodules.products import Sine as Sine
+from datamodules.products import TripleProduct as TripleProduct
