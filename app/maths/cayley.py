@@ -74,9 +74,9 @@ def cayley_angle(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
 def _basis(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor, Tensor], Tensor]:
     """An orthonormal basis of the plane of u and v, their coordinates (u₁, v₁, u₂, v₂) in it and ‖u∧v‖.
 
-    Where the plane is undefined the missing basis vectors are zero and nothing is rotated.
+    Where the plane is undefined the missing basis vectors are arbitrary, and ‖u∧v‖ is exactly 0.
     """
-    first, _ = unit(torch.where((u == 0).all(-1, keepdim=True), v, u))
+    first, _ = unit(u)
     direction, length = unit(v)
     rest = direction
     for _ in range(2):  # "twice is enough": the second pass removes what rounding left of e₁ in the first
@@ -84,7 +84,7 @@ def _basis(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, 
     size = rest.square().sum(-1, keepdim=True).sqrt()
     # The remainder of exactly parallel vectors is rounding, and a huge β would turn it into a rotation.
     noise = size <= 4 * torch.finfo(u.dtype).eps
-    second, _ = unit(rest.masked_fill(noise, 0.0))
+    second, _ = unit(rest)
     u1 = (u * first).sum(-1)
     v1 = (v * first).sum(-1)
     v2 = (size.masked_fill(noise, 0.0) * length).squeeze(-1)

@@ -70,6 +70,21 @@ def test_orthogonal_at_any_width(n: int, angle: float, beta: float) -> None:
     assert error(matrix(u.float(), v.float(), torch.tensor(beta))) <= 2e-6
 
 
+@pytest.mark.parametrize("angle", [1.0, 1e-3, 1e-6, 1e-9, 1e-12, 1e-14])
+@pytest.mark.parametrize("seed", range(5))
+def test_float64_is_orthogonal_to_its_own_rounding(angle: float, seed: int) -> None:
+    u, v = vectors(7, angle, seed)
+    assert error(matrix(u, v, torch.tensor(1 / angle, dtype=torch.float64))) <= 2e-15
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("factor", [2.0, -0.25])
+def test_exactly_parallel_vectors_turn_nothing_whatever_beta(dtype: torch.dtype, factor: float) -> None:
+    x, u = torch.eye(5, dtype=dtype), vectors(5, 1.0, 0)[0].to(dtype)
+    assert torch.equal(cayley_rotate(x, u, factor * u, torch.tensor(1e30, dtype=dtype)), x)
+    assert torch.equal(cayley_rotate(x, 0 * u, u, torch.tensor(1e30, dtype=dtype)), x)
+
+
 @few
 @given(inputs, st.floats(-6, 3), st.sampled_from((1e-3, 1.0, 1e3)))
 def test_value_agrees_with_the_solve(shape: tuple[int, float, int], log_turn: float, scale: float) -> None:

@@ -51,6 +51,12 @@ def test_orthogonal_at_any_width(n: int) -> None:
     assert (h.mT @ h - torch.eye(n)).abs().max() <= 2e-6
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+def test_lengths_whose_square_is_not_representable(scale: float) -> None:
+    k = draw(6, 0).double()
+    torch.testing.assert_close(matrix(k * scale), matrix(k), rtol=0, atol=1e-15)
+
+
 def test_reflects_k_and_keeps_the_hyperplane() -> None:
     k = torch.tensor([3.0, 0.0, 4.0], dtype=torch.float64)
     x = torch.stack((k, torch.tensor([0.0, 1.0, 0.0]), torch.tensor([-4.0, 0.0, 3.0])), -1)
