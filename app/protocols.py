@@ -5,7 +5,7 @@ thing is asked to do it. A class needs no import from here to conform (structura
 """
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -39,6 +39,14 @@ class Constrained(Protocol):
     def constrain(self) -> None:
         """Puts the parameters back, in place, without gradients. Called after each optimizer step."""
         ...
+
+
+@runtime_checkable
+class PartlyDecayed(Protocol):
+    """A module some of whose own parameters must not be pulled to zero by weight decay."""
+
+    no_decay: ClassVar[frozenset[str]]
+    """Names of its direct parameters that get none; those with fewer than two dimensions never do."""
 
 
 @runtime_checkable

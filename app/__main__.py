@@ -1,0 +1,79 @@
+"""``python -m app``: chooses the subcommand and turns every failure into one line and an exit code."""
+
+import difflib
+import sys
+from collections.abc import Sequence
+
+WELCOME = """\
+Train, watch and judge geometric networks against their baselines.
+
+  python -m app fit --config z_plane_digits        train 100 phasor layers on digits, no download
+  python -m app fit --config z_plane_digits --print_config
+                                                   see every setting, and override any of them
+  python -m app validate --config z_plane_digits --ckpt_path best
+  python -m app test     --config z_plane_digits --ckpt_path best
+  python -m app predict  --config z_plane_digits --ckpt_path best
+  tensorboard --logdir runs                        watch it
+
+Shipped experiments: {experiments}
+Models and data to combine: {components}
+Options of a command: python -m app fit --help. Add --debug to see where an error came from.
+"""
+
+COMMANDS = ("fit", "validate", "test", "predict")
+
+
+def welcome() -> str:
+    """Returns what to type next."""
+    from app.configs import shipped
+
+    names = shipped()
+    return WELCOME.format(
+        experiments=", ".join(name for name in names if "/" not in name),
+        components=", ".join(name for name in names if "/" in name),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line.
+
+    Args:
+        arguments: Without the program's name; those of the process if not given.
+
+    Returns:
+        The exit code: 0, 1 for a run that failed, 2 for a mistake in what was asked for.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"]
+    if not given or given[0] in ("-h", "--help"):
+        print(welcome())
+        return 0
+    if given[0] not in COMMANDS:
+        near = difflib.get_close_matches(given[0], COMMANDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+        print(f"error: there is no command {given[0]}; {hint}", file=sys.stderr)
+        return 2
+
+    from app.cli import CLI
+    from app.errors import RunFailed, one_line
+    from app.quiet import silence
+
+    silence()
+    try:
+        CLI(given)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if debug:
+            raise
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 1 if isinstance(error, RunFailed) else 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""What the layers of a network say about themselves, at every validation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
+from lightning.pytorch.trainer.states import RunningStage, TrainerFn
+from numpy.typing import NDArray
+from torch import Tensor
+
+from app.callbacks.figures import phasor_discs
+from app.callbacks.history import History
+from app.callbacks.probe import ProbeBatch, activation_gradient_ratio, capture, evenly, measure, to_cpu
+from app.callbacks.records import Picture, Record, Recorder, Records, Scalar, Vector, tag
+
+
+class Diagnostics(Recorder):
+    """Runs one fixed batch through the network and records what each Diagnosable part of it says.
+
+    The batch is the first of the validation (or test) data, captured once. The pass runs in eval mode,
+    eagerly and without gradients, and changes neither modes, buffers nor random states: training goes on as
+    if it had not happened. The sanity check before a fit is a validation too: it records the start.
+
+    Every number goes to the table, ``diagnostics/scalars.csv`` in the run's folder (see
+    :func:`app.callbacks.read_diagnostics`). A hundred layers of eight metrics would be eight hundred curves,
+    more than anybody reads and than TensorBoard shows at once; it gets an evenly spaced few, the summary over
+    depth, and pictures of all layers against time.
+
+    Logged:
+        - ``diagnostics/<metric>/<layer path>``: 0-d tensors as curves, 1-d tensors as histograms.
+        - ``diagnostics/<metric>/{first,last,min,mean,max}``: over depth, of metrics that several layers have;
+          with ``nonfinite``, a count, once any layer's value is NaN or infinite.
+        - ``diagnostics/activation_gradient_ratio``: ‖∂L/∂z₁‖/‖∂L/∂z_last‖ for the outputs z of the first and
+          the last layer (no other Diagnosable part inside), in fit only. Not the ratio of weight gradients,
+          which :class:`~app.callbacks.GradientNorms` records and which behaves differently.
+        - ``figures/<metric>``: layer × step, for the metrics in ``heat_maps``.
+        - ``figures/phasors``: ``[n, 2]`` tensors (or complex vectors) as discs, for the first layer, those at
+          a third and two thirds of the depth, and the last.
+
+    Args:
+        every_n_validations: how often to look, 1 for each validation.
+        samples: size of the probe batch at most.
+        curves: layers a metric shown as curves and histograms in TensorBoard at most.
+        heat_maps: metrics that are drawn layer × step.
+        figures_every: draw the pictures at every so manieth look and at the end of a fit; 0 for never.
+
+    Raises:
+        ValueError: for a count out of range; while running, for a diagnostic of another shape than those.
+
+    Example:
+        >>> trainer = Trainer(callbacks=[Diagnostics(every_n_validations=2)])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        every_n_validations: int = 1,
+        samples: int = 256,
+        curves: int = 10,
+        heat_maps: Sequence[str] = ("bounded_fraction", "participation_ratio", "spectral_norm"),
+        figures_every: int = 5,
+    ) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("every_n_validations", every_n_validations, 1),
+            ("samples", samples, 1),
+            ("curves", curves, 0),
+            ("figures_every", figures_every, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        self.every_n_validations = every_n_validations
+        self.samples = samples
+        self.curves = curves
+        self.figures_every = figures_every
+        self._history = History({f"diagnostics/{metric}": metric for metric in heat_maps})
+        self._batch: ProbeBatch | None = None
+        self._validations = 0
+        self._looks = 0
+        self._undrawn: list[Picture] = []
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Forgets the previous run."""
+        super().setup(trainer, pl_module, stage)
+        self._batch = None
+        self._validations = self._looks = 0
+        self._history.clear()
+        self._undrawn = []
+
+    def on_validation_batch_start(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Captures the probe batch, once."""
+        if self._batch is None:
+            self._batch = capture(batch, self.samples)
+
+    def on_test_batch_start(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Captures the probe batch, once."""
+        if self._batch is None:
+            self._batch = capture(batch, self.samples)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Looks, on every rank (a sharded network needs them all); rank 0 writes."""
+        start = trainer.state.stage == RunningStage.SANITY_CHECKING
+        if start and trainer.global_step > 0:
+            return  # resumed: this state was recorded when it was reached
+        if not start:
+            self._validations += 1
+            if trainer.state.fn == TrainerFn.FITTING and self._validations % self.every_n_validations:
+                return
+        self._look(trainer, pl_module)
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Looks once."""
+        self._look(trainer, pl_module)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Draws the last state, if it is not on a picture yet."""
+        if self._undrawn:
+            self.records.write(trainer, self._undrawn)
+            self._undrawn = []
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Lets the probe batch go."""
+        self._batch = None
+
+    def _look(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._batch is None:
+            return
+        fitting = trainer.state.fn == TrainerFn.FITTING
+        found = measure(trainer, pl_module, self._batch)
+        # Where parameters are sharded, a backward pass outside of the training step disturbs the sharding.
+        if fitting and not isinstance(trainer.strategy, (FSDPStrategy, ModelParallelStrategy)):
+            ratio = activation_gradient_ratio(trainer, pl_module, self._batch)
+            if ratio is not None:
+                found["activation_gradient_ratio"] = {"": ratio}
+        records, points = _to_records(found, self.curves)
+        self._history.add(trainer.global_step, records)
+        pictures: list[Picture] = []
+        if self.figures_every and Records.boards(trainer):
+            pictures = [*self._history.pictures(), *_discs(points, trainer.global_step)]
+        due = not fitting or (self._looks > 0 and self._looks % max(1, self.figures_every) == 0)
+        self._looks += 1
+        self._undrawn = [] if due else pictures
+        self.records.write(trainer, [*records, *(pictures if due else [])])
+
+
+def _to_records(
+    found: Mapping[str, Mapping[str, Tensor]], curves: int
+) -> tuple[list[Record], dict[str, NDArray[np.float32]]]:
+    """Everything that was found, in one transfer; points apart, those of four layers at most."""
+    keys: list[tuple[str, str, bool]] = []
+    values: list[Tensor] = []
+    for metric, of in found.items():
+        answers = {path: torch.view_as_real(v) if v.is_complex() else v for path, v in of.items()}
+        clouds = [path for path, v in answers.items() if v.dim() == 2]
+        drawn = {clouds[i] for i in evenly(len(clouds), 4)}
+        shown = {list(answers)[i] for i in evenly(len(answers), curves)}
+        for path, value in answers.items():
+            if value.dim() > 2 or (value.dim() == 2 and value.shape[1] != 2):
+                where = tag(metric, path)
+                raise ValueError(
+                    f"a diagnostic must be 0-d, 1-d or [n, 2], got {list(value.shape)} for {where}"
+                )
+            if value.dim() < 2 or path in drawn:
+                keys.append((metric, path, path in shown))
+                values.append(value)
+    records: list[Record] = []
+    points: dict[str, NDArray[np.float32]] = {}
+    depths: dict[str, list[float]] = {}
+    for (metric, path, show), value in zip(keys, to_cpu(values), strict=True):
+        name = f"diagnostics/{metric}"
+        if value.dim() == 0:
+            records.append(Scalar(name, float(value), path, shown=show))
+            depths.setdefault(name, []).append(float(value))
+        elif value.dim() == 1:
+            records.append(Vector(name, value.numpy(), path, shown=show))
+        else:
+            points[path] = value.numpy()
+    for name, column in depths.items():
+        records += _over_depth(name, np.array(column))
+    return records, points
+
+
+def _over_depth(name: str, column: NDArray[np.float64]) -> list[Record]:
+    """The summary that TensorBoard shows in place of a hundred curves; the table has the hundred."""
+    if len(column) < 2:
+        return []
+    finite = column[np.isfinite(column)]
+    summary = {"first": column[0], "last": column[-1]}
+    if finite.size:
+        summary |= {"min": finite.min(), "mean": finite.mean(), "max": finite.max()}
+    if finite.size < column.size:
+        summary["nonfinite"] = column.size - finite.size
+    return [Scalar(name, float(value), which, tabled=False) for which, value in summary.items()]
+
+
+def _discs(points: Mapping[str, NDArray[np.float32]], step: int) -> list[Picture]:
+    return [Picture("figures/phasors", lambda: phasor_discs(points, step))] if points else []

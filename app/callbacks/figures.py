@@ -1,0 +1,75 @@
+"""Pictures of a whole network, by Matplotlib's object interface: no pyplot, no global state, no screen."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+INSIDE, OUTSIDE = "#0072B2", "#D55E00"  # blue and vermilion: told apart by every common colour vision
+
+
+def rasterise(figure: Figure) -> NDArray[np.uint8]:
+    """Draws a figure into an ``[H, W, 3]`` array."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba(), dtype=np.uint8)[..., :3]
+
+
+def phasor_discs(points: Mapping[str, NDArray[np.float32]], step: int) -> Figure:
+    """One panel a layer: phasors in the plane with the unit circle, those on or beyond it in another colour.
+
+    Args:
+        points: layer → ``[n, 2]`` real and imaginary parts. Points that are not finite are counted.
+        step: the optimizer step, for the title.
+    """
+    figure = Figure(figsize=(3.1 * max(1, len(points)), 3.7), dpi=90, layout="constrained")
+    figure.suptitle(f"Phasors at step {step}")
+    angle = np.linspace(0, 2 * np.pi, 257)
+    for axes, (layer, cloud) in zip(
+        np.atleast_1d(figure.subplots(1, len(points))), points.items(), strict=True
+    ):
+        finite = cloud[np.isfinite(cloud).all(axis=1)]
+        radius = np.hypot(*finite.T.astype(np.float64)) if finite.size else np.zeros(0)
+        bounded = radius > 1 - 1e-3  # bounding puts a phasor onto the circle, give or take its rounding
+        axes.plot(np.cos(angle), np.sin(angle), color="0.35", linewidth=1)
+        for mask, colour, marker in ((~bounded, INSIDE, "o"), (bounded, OUTSIDE, "^")):
+            axes.scatter(*finite[mask].T, s=11, c=colour, marker=marker, alpha=0.45, linewidths=0, zorder=3)
+        # The 99th percentile: one stray phasor must not shrink the disc to a dot.
+        limit = max(1.15, 1.05 * float(np.quantile(radius, 0.99))) if radius.size else 1.15
+        axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
+        axes.set_title(layer, fontsize=9)
+        lost = len(cloud) - len(finite)
+        share = f"{bounded.mean():.0%} on or beyond the circle" if len(finite) else "nothing finite"
+        axes.set_xlabel(share + (f", {lost} not finite" if lost else ""), fontsize=9)
+        axes.tick_params(labelsize=7)
+    return figure
+
+
+def heat_map(
+    title: str, layers: Sequence[str], steps: Sequence[int], values: NDArray[np.float32], log: bool = False
+) -> Figure:
+    """Depth against time, one colour a number; what is not finite stays grey.
+
+    Args:
+        title: what is drawn.
+        layers: names along the vertical axis, the first layer at the top.
+        steps: optimizer steps along the horizontal axis.
+        values: ``[layers, steps]``.
+        log: a logarithmic colour scale, for what varies over orders of magnitude.
+    """
+    figure = Figure(figsize=(6.4, 4.2), dpi=90, layout="constrained")
+    axes = figure.subplots()
+    shown = np.ma.masked_where(~np.isfinite(values) | ((values <= 0) & log), values.astype(np.float64))
+    low, high = (float(shown.min()), float(shown.max())) if shown.count() else (1.0, 1.0)
+    norm = LogNorm(low, max(high, low * 1.001)) if log else Normalize(low, high)
+    axes.set_facecolor("0.75")
+    image = axes.imshow(shown, aspect="auto", interpolation="nearest", cmap="viridis", norm=norm)
+    for axis, labels in ((axes.yaxis, layers), (axes.xaxis, steps)):
+        places = np.unique(np.linspace(0, len(labels) - 1, min(len(labels), 8)).round().astype(int))
+        axis.set_ticks(places, [str(labels[place]) for place in places], fontsize=8)
+    axes.set(title=title, xlabel="step")
+    figure.colorbar(image, ax=axes).ax.minorticks_off()
+    return figure
