@@ -74,3 +74,9 @@ def run(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], 
         return code, out, err
 
     return call
+
+
+@pytest.fixture(autouse=True)
+def _no_logging_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lightning's log handler keeps the stream that pytest has captured and closed."""
+    monkeypatch.setattr("logging.raiseExceptions", False)
