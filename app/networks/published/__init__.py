@@ -1,0 +1,14 @@
+"""The networks of arXiv:2605.06729 as they were run: frozen, no options, no diagnostics, faults included."""
+
+from app.networks.published.baselines import PublishedDDL, PublishedGPT, PublishedJPmHC, PublishedMHC
+from app.networks.published.edelta import PublishedEDelta, PublishedEDeltaStream, PublishedEDeltaToken
+
+__all__ = [
+    "PublishedDDL",
+    "PublishedEDelta",
+    "PublishedEDeltaStream",
+    "PublishedEDeltaToken",
+    "PublishedGPT",
+    "PublishedJPmHC",
+    "PublishedMHC",
+]
