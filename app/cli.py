@@ -1,21 +1,19 @@
 """The command line: Lightning's, with shipped configs, sizes taken from the data and one folder a run."""
 
-import os
 from argparse import ArgumentError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from app import configs, results, runs, sizes
-from app.errors import Mistake, RunFailed, explain, hint, one_line
-from app.modules import NetworkModule
+from app import checks, configs, results, runs, sizes
+from app.callbacks import NonFiniteError
+from app.errors import Mistake, RunFailed, explain, one_line
 
 EXAMPLES = {
     "fit": "python -m app fit --config z_plane_digits --trainer.max_epochs=5",
@@ -30,9 +28,10 @@ class Parser(LightningArgumentParser):
 
     def dump(self, cfg: Namespace, **kwargs: Any) -> str:
         """Returns the settings as text."""
-        text: str = super().dump(
-            Namespace(**{**vars(cfg), "include": None}) if "include" in cfg else cfg, **kwargs
-        )
+        complete = cfg.clone()
+        if "include" in complete:
+            complete["include"] = None
+        text: str = super().dump(complete, **kwargs)
         return text
 
 
@@ -113,7 +112,12 @@ class CLI(LightningCLI):
         settings = self.settings
         settings.experiment = self._experiment()
         self.saved = settings.clone()
-        check_devices(settings)
+        checks.devices(settings)
+        # Checkpoints take their hyper-parameters from the dump, which leaves out what is linked.
+        self._dump_config()
+        sizes.complete(self.config_dump, settings)
+        if checkpoint := settings.get("ckpt_path"):
+            checks.resumed(checkpoint, self.config_dump["model"], str(self.subcommand))
         if self.run and not settings.trainer.get("fast_dev_run"):
             self.folder = runs.claim(self._root(), settings.experiment, str(self.subcommand))
             settings.trainer.default_root_dir = str(self.folder)
@@ -122,9 +126,11 @@ class CLI(LightningCLI):
                     logger.init_args.save_dir = str(self.folder.parent.parent)
                     logger.init_args.name = self.folder.parent.name
                     logger.init_args.version = self.folder.name
-        self._dump_config()
-        sizes.complete(self.config_dump, settings)
-        super().instantiate_classes()
+        try:
+            super().instantiate_classes()
+        except BaseException:
+            self._release()
+            raise
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Makes the trainer, with the callback that saves the settings."""
@@ -133,7 +139,7 @@ class CLI(LightningCLI):
             trainer.callbacks.append(
                 SaveConfigCallback(self._parser(self.subcommand), self.saved, overwrite=True)
             )
-        check_monitor(self.model, self.settings.checkpoint.monitor)
+        checks.monitors(trainer, self.model)
         made: Trainer = trainer
         return made
 
@@ -143,12 +149,20 @@ class CLI(LightningCLI):
         try:
             super()._run_subcommand(subcommand)
         except Exception as error:
-            if self.trainer.fit_loop.epoch_loop.batch_progress.total.completed:
+            began = self.trainer.fit_loop.epoch_loop.batch_progress.total.completed > 0
+            if began or isinstance(error, NonFiniteError):
                 raise RunFailed(one_line(error)) from error
             raise
+        except SystemExit:
+            if self.trainer.interrupted:  # Lightning leaves with 1
+                raise KeyboardInterrupt from None
+            raise
         finally:
-            if self.folder is not None:
-                runs.release(self.folder)
+            self._release()
+
+    def _release(self) -> None:
+        if self.folder is not None:
+            runs.release(self.folder)
 
     def after_fit(self) -> None:
         """Tests the best checkpoint, and prints what came out and where to look at it."""
@@ -170,32 +184,6 @@ def loggers(settings: Namespace) -> list[Namespace]:
     if isinstance(chosen, bool) or chosen is None:
         return []
     return list(chosen) if isinstance(chosen, list) else [chosen]
-
-
-def check_devices(settings: Namespace) -> None:
-    """Refuses more processes on a CPU than it has cores; Lightning itself checks other devices.
-
-    Raises:
-        ValueError: More devices were asked for than there are cores.
-    """
-    devices, cores = str(settings.trainer.devices), len(os.sched_getaffinity(0))
-    accelerator = settings.trainer.accelerator
-    on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.accelerator.is_available())
-    if on_cpu and devices.isdigit() and int(devices) > cores:
-        raise ValueError(f"trainer.devices must be at most {cores}, the number of CPU cores, got {devices}")
-
-
-def check_monitor(module: LightningModule, monitor: str | None) -> None:
-    """Refuses to watch a metric that the module does not log.
-
-    Raises:
-        ValueError: The module declares its metrics and the monitored one is not among them.
-    """
-    if monitor is not None and isinstance(module, NetworkModule) and monitor not in module.metric_names:
-        raise ValueError(
-            f"checkpoint.monitor must be a metric that the module logs, got {monitor}"
-            f"{hint(monitor, module.metric_names)} There are {', '.join(sorted(module.metric_names))}"
-        )
 
 
 def build(config: str, *overrides: str) -> tuple[LightningModule, LightningDataModule]:

@@ -56,9 +56,11 @@ def number_of(path: Path, prefix: str) -> int:
 
 
 def release(folder: Path) -> None:
-    """Removes a claimed folder in which nothing was written."""
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+    """Removes a claimed folder in which nothing was written, and the experiment's if it is empty."""
+    for path in (folder, folder.parent):
+        if not path.is_dir() or any(path.iterdir()):
+            return
+        path.rmdir()
 
 
 def checkpoint(root: Path, experiment: str, name: str) -> Path:

@@ -3,6 +3,7 @@
 import pytest
 
 QUICK = "fit --config z_plane_digits --trainer.accelerator=cpu --trainer.enable_progress_bar=false"
+STOP = "lightning.pytorch.callbacks.EarlyStopping"
 NETWORK = "--model.init_args.network.init_args"
 
 MISTAKES = {
@@ -31,6 +32,14 @@ MISTAKES = {
     "odd width": (f"{QUICK} {NETWORK}.width=33", "width must be a multiple of bundle 2, got 33"),
     "negative depth": (f"{QUICK} {NETWORK}.depth=-1", "depth must be at least 1, got -1"),
     "unknown monitor": (f"{QUICK} --checkpoint.monitor=val/accuracy", "did you mean val/acc?"),
+    "unknown monitor of another callback": (
+        f"{QUICK} --trainer.callbacks+={STOP} --trainer.callbacks.monitor=val/lss",
+        "did you mean val/loss?",
+    ),
+    "monitor never computed": (
+        f"{QUICK} --trainer.limit_val_batches=0",
+        "leaves the monitored val/acc unknown",
+    ),
     "too many devices": (f"{QUICK} --trainer.devices=4096", "the number of CPU cores"),
     "no checkpoint of the run": (f"{QUICK} --ckpt_path last", "there is no checkpoint last.ckpt"),
     "no checkpoint": (f"{QUICK} --ckpt_path no.ckpt", "there is no checkpoint no.ckpt"),
@@ -44,6 +53,9 @@ MISTAKES = {
 }
 
 
+FOUND_IN_THE_DATA = {"batch too large"}  # by then the run has a folder, with its config in it
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_one_line(run, workspace, name):
     line, message = MISTAKES[name]
@@ -54,6 +66,8 @@ def test_one_line(run, workspace, name):
     assert message in lines[0]
     assert "Traceback" not in err
     assert not list(workspace.rglob("*.ckpt"))
+    if name not in FOUND_IN_THE_DATA:
+        assert not list(workspace.rglob("*.*")), "something was written"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +97,28 @@ def test_a_network_of_another_size_does_not_load(run, workspace):
     code, _, err = run(f"test --config z_plane_digits --ckpt_path best {small.replace('depth=2', 'depth=3')}")
     assert code == 2
     (line,) = [text for text in err.splitlines() if text.startswith("error: ")]
-    assert "does not fit the network" in line
+    assert "was trained with model.init_args.network.init_args.depth=2" in line
+
+
+def test_another_learning_rate_is_not_dropped_in_silence(run, workspace):
+    small = "--model.init_args.network.init_args.width=8 --model.init_args.network.init_args.depth=2"
+    assert run(f"{QUICK} --trainer.max_epochs=1 {small}")[0] == 0
+    lr = "--model.init_args.optimizer.init_args.lr=0.5"
+    code, _, err = run(f"{QUICK} --trainer.max_epochs=2 {small} --ckpt_path last {lr}")
+    assert code == 2
+    assert "optimizer.init_args.lr=0.001, and is now asked to go on with 0.5" in err
+    code, _, err = run(f"{QUICK} --trainer.max_epochs=2 {small} --ckpt_path last")
+    assert code == 0, err
+
+
+def test_a_run_that_fails_ends_with_1(run, workspace):
+    small = "--model.init_args.network.init_args.width=8 --model.init_args.network.init_args.depth=2"
+    code, _, err = run(
+        f"{QUICK} --trainer.max_epochs=2 {small} --model.init_args.optimizer.init_args.lr=1e38"
+    )
+    (line,) = [text for text in err.splitlines() if text.startswith("error: ")]
+    assert code == 1
+    assert "not finite" in line
 
 
 def test_debug_shows_the_traceback(run):

@@ -8,13 +8,16 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from lightning.pytorch.trainer.states import RunningStage, TrainerFn
+from lightning.pytorch.utilities import rank_zero_warn
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.callbacks.figures import phasor_discs
+from app.callbacks.figures import unit_discs
 from app.callbacks.history import History
 from app.callbacks.probe import ProbeBatch, activation_gradient_ratio, capture, evenly, measure, to_cpu
 from app.callbacks.records import Picture, Record, Recorder, Records, Scalar, Vector, tag
+
+Points = dict[str, dict[str, NDArray[np.float32]]]  # metric → layer path → [n, 2]
 
 
 class Diagnostics(Recorder):
@@ -37,15 +40,15 @@ class Diagnostics(Recorder):
           the last layer (no other Diagnosable part inside), in fit only. Not the ratio of weight gradients,
           which :class:`~app.callbacks.GradientNorms` records and which behaves differently.
         - ``figures/<metric>``: layer × step, for the metrics in ``heat_maps``.
-        - ``figures/phasors``: ``[n, 2]`` tensors (or complex vectors) as discs, for the first layer, those at
-          a third and two thirds of the depth, and the last.
+        - ``figures/<metric>``: ``[n, 2]`` tensors (or complex vectors) as points with the unit circle, for
+          the first layer, those at a third and two thirds of the depth, and the last.
 
     Args:
         every_n_validations: how often to look, 1 for each validation.
         samples: size of the probe batch at most.
-        curves: layers a metric shown as curves and histograms in TensorBoard at most.
+        curves: of how many layers TensorBoard shows curves and histograms at most.
         heat_maps: metrics that are drawn layer × step.
-        figures_every: draw the pictures at every so manieth look and at the end of a fit; 0 for never.
+        figures_every: looks from one set of pictures to the next, with one at the end of a fit; 0 for none.
 
     Raises:
         ValueError: for a count out of range; while running, for a diagnostic of another shape than those.
@@ -98,8 +101,7 @@ class Diagnostics(Recorder):
         dataloader_idx: int = 0,
     ) -> None:
         """Captures the probe batch, once."""
-        if self._batch is None:
-            self._batch = capture(batch, self.samples)
+        self._capture(batch, batch_idx)
 
     def on_test_batch_start(
         self,
@@ -110,8 +112,7 @@ class Diagnostics(Recorder):
         dataloader_idx: int = 0,
     ) -> None:
         """Captures the probe batch, once."""
-        if self._batch is None:
-            self._batch = capture(batch, self.samples)
+        self._capture(batch, batch_idx)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Looks, on every rank (a sharded network needs them all); rank 0 writes."""
@@ -138,6 +139,12 @@ class Diagnostics(Recorder):
         """Lets the probe batch go."""
         self._batch = None
 
+    def _capture(self, batch: Any, batch_idx: int) -> None:
+        if self._batch is None and batch_idx == 0:
+            self._batch = capture(batch, self.samples)
+            if self._batch is None:
+                rank_zero_warn("Diagnostics records nothing: a batch is neither (x, y) nor x")
+
     def _look(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._batch is None:
             return
@@ -159,9 +166,7 @@ class Diagnostics(Recorder):
         self.records.write(trainer, [*records, *(pictures if due else [])])
 
 
-def _to_records(
-    found: Mapping[str, Mapping[str, Tensor]], curves: int
-) -> tuple[list[Record], dict[str, NDArray[np.float32]]]:
+def _to_records(found: Mapping[str, Mapping[str, Tensor]], curves: int) -> tuple[list[Record], Points]:
     """Everything that was found, in one transfer; points apart, those of four layers at most."""
     keys: list[tuple[str, str, bool]] = []
     values: list[Tensor] = []
@@ -180,7 +185,7 @@ def _to_records(
                 keys.append((metric, path, path in shown))
                 values.append(value)
     records: list[Record] = []
-    points: dict[str, NDArray[np.float32]] = {}
+    points: Points = {}
     depths: dict[str, list[float]] = {}
     for (metric, path, show), value in zip(keys, to_cpu(values), strict=True):
         name = f"diagnostics/{metric}"
@@ -190,7 +195,7 @@ def _to_records(
         elif value.dim() == 1:
             records.append(Vector(name, value.numpy(), path, shown=show))
         else:
-            points[path] = value.numpy()
+            points.setdefault(metric, {})[path] = value.numpy()
     for name, column in depths.items():
         records += _over_depth(name, np.array(column))
     return records, points
@@ -209,5 +214,9 @@ def _over_depth(name: str, column: NDArray[np.float64]) -> list[Record]:
     return [Scalar(name, float(value), which, tabled=False) for which, value in summary.items()]
 
 
-def _discs(points: Mapping[str, NDArray[np.float32]], step: int) -> list[Picture]:
-    return [Picture("figures/phasors", lambda: phasor_discs(points, step))] if points else []
+def _discs(points: Points, step: int) -> list[Picture]:
+    def disc(metric: str) -> Picture:
+        title = f"{metric.replace('_', ' ')} at step {step}"
+        return Picture(f"figures/{metric}", lambda: unit_discs(title, points[metric]))
+
+    return [disc(metric) for metric in points]

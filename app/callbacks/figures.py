@@ -18,15 +18,15 @@ def rasterise(figure: Figure) -> NDArray[np.uint8]:
     return np.array(canvas.buffer_rgba(), dtype=np.uint8)[..., :3]
 
 
-def phasor_discs(points: Mapping[str, NDArray[np.float32]], step: int) -> Figure:
-    """One panel a layer: phasors in the plane with the unit circle, those on or beyond it in another colour.
+def unit_discs(title: str, points: Mapping[str, NDArray[np.float32]]) -> Figure:
+    """One panel a layer: points of the plane with the unit circle, those on or beyond it in another colour.
 
     Args:
+        title: what the points are.
         points: layer → ``[n, 2]`` real and imaginary parts. Points that are not finite are counted.
-        step: the optimizer step, for the title.
     """
     figure = Figure(figsize=(3.1 * max(1, len(points)), 3.7), dpi=90, layout="constrained")
-    figure.suptitle(f"Phasors at step {step}")
+    figure.suptitle(title)
     angle = np.linspace(0, 2 * np.pi, 257)
     for axes, (layer, cloud) in zip(
         np.atleast_1d(figure.subplots(1, len(points))), points.items(), strict=True

@@ -33,8 +33,8 @@ class GradientNorms(Recorder):
         - ``figures/weight_gradient_norm``: layer × step.
 
     Args:
-        curves: layers shown as curves in TensorBoard at most; the table has all of them.
-        figures_every: draw the picture at every so manieth validation and at the end; 0 for never.
+        curves: of how many layers TensorBoard shows curves at most; the table has all of them.
+        figures_every: validations from one picture to the next, with one at the end; 0 for none.
 
     Raises:
         ValueError: for a count out of range.

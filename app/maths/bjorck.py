@@ -64,7 +64,13 @@ def spectral_norm_bound(weight: Tensor, squarings: int = 12) -> Tensor:
 
 
 def spectral_norm(weight: Tensor) -> Tensor:
-    """‖W‖₂ by a float64 singular value decomposition, ``[..., m, n] → [...]``, float64: for certificates."""
-    wide_type = torch.complex128 if weight.is_complex() else torch.float64
-    largest: Tensor = torch.linalg.svdvals(weight.detach().to(wide_type))[..., 0]
-    return largest
+    """‖W‖₂ exactly, up to float64's rounding, ``[..., m, n] → [...]``, float64: for certificates.
+
+    By the eigenvalues of the Gram matrix: singular value routines may not converge on an orthogonal matrix,
+    whose singular values all coincide.
+    """
+    weight = weight.detach().to(torch.complex128 if weight.is_complex() else torch.float64)
+    wide = weight.shape[-2] <= weight.shape[-1]
+    gram = weight @ weight.mH if wide else weight.mH @ weight
+    largest: Tensor = torch.linalg.eigvalsh(gram)[..., -1]
+    return largest.clamp(min=0).sqrt()

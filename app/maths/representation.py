@@ -70,8 +70,10 @@ def participation_ratio(h: Tensor) -> Tensor:
 
 def thin(values: Tensor, count: int) -> Tensor:
     """At most ``count`` entries along the first dimension, evenly taken; no random number."""
-    step = -(-len(values) // count)
-    return values[:: max(step, 1)]
+    if len(values) <= count:
+        return values
+    # No fixed stride: one that divides the width would take the same few features of every sample.
+    return values[torch.linspace(0, len(values) - 1, count, device=values.device).long()]
 
 
 def constant_fraction(h: Tensor) -> Tensor:

@@ -103,8 +103,8 @@ class RetractedZPlaneMLP(ZPlaneMLP):
     def lipschitz_bound(self) -> Tensor:
         """Product of the spectral norms of encoder, hidden maps and head: an upper bound, 0-d, float64.
 
-        The bounding is non-expansive, so nothing else enters. Singular values are computed in float64; the
-        margin of 1e-6 covers their rounding many times over.
+        The bounding is non-expansive, so nothing else enters. Norms are computed in float64; the margin of
+        1e-6 covers their rounding many times over.
         """
         ends = spectral_norm(self.encoder.weight) * spectral_norm(self.head.weight)
         return spectral_norm(stacked(self._maps())).prod() * ends * (1 + 1e-6)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from app.layers.mixing import Additive, PrefixMean
 from app.networks.edelta import EDelta, EDeltaCayley, EDeltaReflection, EDeltaTwoReflections
 from app.networks.hyper_connections import HC, MHC, OHC, JPmHC, KromHC
-from app.networks.matching import count_parameters, match_parameters
+from app.networks.matching import match_depth, trained_parameters
 from app.networks.published import (
     PublishedDDL,
     PublishedEDelta,
@@ -196,8 +196,8 @@ def test_parameters_can_be_matched(network: Callable[..., nn.Module]) -> None:
     def build(depth: int, hidden: int | None) -> nn.Module:
         return network((255, 16), 16, depth=depth, hidden=hidden)
 
-    depth, hidden = match_parameters(build, TARGET)
-    count = count_parameters(build(depth, hidden))
+    depth, hidden = match_depth(build, TARGET)
+    count = trained_parameters(build(depth, hidden))
     assert abs(count - TARGET) <= 0.02 * TARGET
 
 
@@ -205,16 +205,16 @@ def test_matching_takes_depth_first_and_refuses_the_impossible() -> None:
     def build(depth: int, hidden: int | None) -> nn.Module:
         return Transformer((8, 4), 4, lambda f, _: Additive(f, 16), depth, 16, 4, hidden)
 
-    exact = count_parameters(build(5, None))
-    assert match_parameters(build, exact) == (5, None)
-    depth, hidden = match_parameters(build, round(exact * 1.08))
+    exact = trained_parameters(build(5, None))
+    assert match_depth(build, exact) == (5, None)
+    depth, hidden = match_depth(build, round(exact * 1.08))
     assert depth == 5
     assert hidden is not None
     assert hidden > 64
     with pytest.raises(ValueError, match="must come within 2% of 10, got"):
-        match_parameters(build, 10)
-    with pytest.raises(ValueError, match="target must be at least 1, got 0"):
-        match_parameters(build, 0)
+        match_depth(build, 10)
+    with pytest.raises(ValueError, match="parameters must be at least 1, got 0"):
+        match_depth(build, 0)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,17 @@
 
 from app.networks.published.baselines import PublishedDDL, PublishedGPT, PublishedJPmHC, PublishedMHC
 from app.networks.published.edelta import PublishedEDelta, PublishedEDeltaStream, PublishedEDeltaToken
+from app.networks.published.probes import PublishedDDLProbe, PublishedEDeltaProbe, PublishedJPmHCProbe
 
 __all__ = [
     "PublishedDDL",
+    "PublishedDDLProbe",
     "PublishedEDelta",
+    "PublishedEDeltaProbe",
     "PublishedEDeltaStream",
     "PublishedEDeltaToken",
     "PublishedGPT",
     "PublishedJPmHC",
+    "PublishedJPmHCProbe",
     "PublishedMHC",
 ]

@@ -1,0 +1,116 @@
+"""Trains many small networks at once, for the tests that need trained ones.
+
+One functional network is mapped over tasks and seeds, so that a step of fifty fits costs little more than a
+step of one. The loop is the plain one: AdamW on mean squared error, cosine to zero, the app's decay groups.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from datamodules.products import AnswerTask
+
+Build = Callable[[], nn.Module]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Hyper-parameters, the same for all tasks."""
+
+    lr: float = 0.1
+    weight_decay: float = 0.3
+    steps: int = 3000
+    batch_size: int = 250
+    penalised: bool = False
+
+
+def fit(build: Build, tasks: list[AnswerTask], recipe: Recipe) -> list[nn.Module]:
+    """One trained network for each task, started from the task's seed."""
+    networks = []
+    for task in tasks:
+        torch.manual_seed(task.seed)
+        networks.append(build())
+    data = [task.fit_data()[0] for task in tasks]
+    x, y = (torch.stack(tensors) for tensors in zip(*data, strict=True))
+    names = [name for name, _ in networks[0].named_parameters()]
+    parameters = {
+        name: torch.stack([dict(n.named_parameters())[name].detach() for n in networks]).requires_grad_()
+        for name in names
+    }
+    buffers = {
+        name: torch.stack([dict(n.named_buffers())[name] for n in networks])
+        for name, _ in networks[0].named_buffers()
+    }
+    base = networks[0]
+
+    def loss(values: dict[str, Tensor], state: dict[str, Tensor], inputs: Tensor, answers: Tensor) -> Tensor:
+        if recipe.penalised:
+            module = _Penalising(base)
+            values = {f"network.{name}": value for name, value in values.items()}
+            state = {f"network.{name}": value for name, value in state.items()}
+            prediction, penalty = torch.func.functional_call(module, (values, state), (inputs,))
+            return (prediction - answers).square().mean() + penalty
+        prediction = torch.func.functional_call(base, (values, state), (inputs,))
+        return (prediction - answers).square().mean()
+
+    losses = torch.vmap(loss)
+    optimizer = torch.optim.AdamW(_groups(base, parameters), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+    )
+    generator = torch.Generator().manual_seed(0)
+    clamps = {
+        f"{path}.weight": module.LIMITS for path, module in base.named_modules() if hasattr(module, "LIMITS")
+    }
+    for _ in range(recipe.steps):
+        picked = torch.randint(0, x.shape[1], (recipe.batch_size,), generator=generator)
+        total = losses(parameters, buffers, x[:, picked], y[:, picked]).sum()
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+        schedule.step()
+        with torch.no_grad():
+            for name, limits in clamps.items():
+                parameters[name].clamp_(*limits)
+            for name, buffer in buffers.items():
+                if name == "steps":
+                    buffer.add_(1)
+    for index, network in enumerate(networks):
+        with torch.no_grad():
+            for name, parameter in network.named_parameters():
+                parameter.copy_(parameters[name][index])
+    return networks
+
+
+class _Penalising(nn.Module):
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.network.with_penalty(x)
+
+
+def _groups(base: nn.Module, parameters: dict[str, Tensor]) -> list[dict]:
+    """As ``app.modules.base.decay_groups``, for parameters with one more dimension."""
+    exempt = set()
+    for path, module in base.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.ndim < 2 or name in getattr(module, "no_decay", ()):
+                exempt.add(f"{path}.{name}" if path else name)
+    return [
+        {"params": [v for k, v in parameters.items() if k not in exempt]},
+        {"params": [v for k, v in parameters.items() if k in exempt], "weight_decay": 0.0},
+    ]
+
+
+def r_squared(prediction: Tensor, y: Tensor) -> float:
+    return (1 - (prediction - y).square().mean() / y.var(correction=0)).item()
+
+
+def relative_error(prediction: Tensor, y: Tensor) -> float:
+    """Root mean square error in units of the answer's deviation: a ratio of RMS values, as the shares are."""
+    return ((prediction - y).square().mean().sqrt() / y.std(correction=0)).item()
