@@ -48,7 +48,7 @@ class Generated(InMemory):
         raise NotImplementedError
 
     def predictors(self, x: Tensor, y: Tensor) -> Mapping[str, Tensor]:
-        """What predictors without a network say for inputs ``x`` with targets ``y``, the trivial one first."""
+        """What predictors without a network say for ``x``, given targets ``y``; the trivial one first."""
         raise NotImplementedError
 
     def fit_data(self) -> tuple[Tensors, Tensors]:

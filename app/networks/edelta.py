@@ -19,7 +19,8 @@ class EDelta(GatedTransformer):
         heads: attention heads.
         hidden: hidden units of the feed-forward branch; 4 D by default.
         streams: n, divides D.
-        operator_hidden: hidden units of each operator's fused map; D/4 by default.
+        operator_hidden: hidden units of each operator's fused map; D by default, which makes it as large as
+            the published separate networks together.
         source: where an operator reads its parameters: ``Token()`` (default) or ``PrefixMean()``.
         gate_bias: the gate's bias at the start; 0 is γ = ½, above it towards the rotation.
         penalty_weight: λ of the penalty on undecided gates, at least 0.
@@ -65,7 +66,8 @@ class EDeltaCayley(Transformer):
         heads: attention heads.
         hidden: hidden units of the feed-forward branch; 4 D by default.
         streams: n, divides D.
-        operator_hidden: hidden units of each operator's fused map; D/4 by default.
+        operator_hidden: hidden units of each operator's fused map; D by default, which makes it as large as
+            the published separate networks together.
         source: where an operator reads its parameters: ``Token()`` (default) or ``PrefixMean()``.
 
     Source: an ablation of arXiv:2605.06729.
@@ -105,7 +107,8 @@ class EDeltaReflection(Transformer):
         heads: attention heads.
         hidden: hidden units of the feed-forward branch; 4 D by default.
         streams: n, divides D.
-        operator_hidden: hidden units of each operator's fused map; D/4 by default.
+        operator_hidden: hidden units of each operator's fused map; D by default, which makes it as large as
+            the published separate networks together.
         source: where an operator reads its parameters: ``Token()`` (default) or ``PrefixMean()``.
 
     Source: an ablation of arXiv:2605.06729.
@@ -145,7 +148,8 @@ class EDeltaTwoReflections(Transformer):
         heads: attention heads.
         hidden: hidden units of the feed-forward branch; 4 D by default.
         streams: n, divides D.
-        operator_hidden: hidden units of each operator's fused map; D/4 by default.
+        operator_hidden: hidden units of each operator's fused map; D by default, which makes it as large as
+            the published separate networks together.
         source: where an operator reads its parameters: ``Token()`` (default) or ``PrefixMean()``.
 
     Source: the idea of arXiv:2502.10297 on the residual.

@@ -38,7 +38,7 @@ class Cayley(OperatorMixer[Rotation]):
         branch: F, at width ``width``.
         width: D.
         streams: n, divides D.
-        hidden: hidden units of the fused map; D/4 by default.
+        hidden: hidden units of the fused map; D by default.
         source: where the parameters are read: ``Token()`` (default) or ``PrefixMean()``.
 
     Source: an ablation of arXiv:2605.06729.
@@ -54,7 +54,7 @@ class Cayley(OperatorMixer[Rotation]):
         hidden: int | None = None,
         source: nn.Module | None = None,
     ) -> None:
-        fused = FusedMap(width, hidden or max(1, width // 4), (streams, streams, 1), silent=(1, 2))
+        fused = FusedMap(width, width if hidden is None else hidden, (streams, streams, 1), silent=(1, 2))
         super().__init__(branch, width, fused, streams, source)
 
     def parameters_of(self, x: Tensor) -> Rotation:

@@ -47,7 +47,7 @@ class CayleyHouseholder(OperatorMixer[Hybrid]):
         branch: F, at width ``width``.
         width: D.
         streams: n, divides D.
-        hidden: hidden units of the fused map; D/4 by default.
+        hidden: hidden units of the fused map; D by default.
         source: where the parameters are read: ``Token()`` (default) or ``PrefixMean()``.
         gate_bias: b in γ = σ(w·h + b) at the start, where w = 0: above 0 towards the rotation.
         penalty_weight: λ, at least 0.
@@ -73,7 +73,7 @@ class CayleyHouseholder(OperatorMixer[Hybrid]):
         if penalty_weight < 0:
             raise ValueError(f"penalty_weight must not be negative, got {penalty_weight}")
         sizes = (streams, streams, streams, 1, 1)
-        fused = FusedMap(width, hidden or max(1, width // 4), sizes, silent=(1, 3, 4))
+        fused = FusedMap(width, width if hidden is None else hidden, sizes, silent=(1, 3, 4))
         super().__init__(branch, width, fused, streams, source)
         self.penalty_weight = penalty_weight
         with torch.no_grad():

@@ -14,7 +14,7 @@ class Reflection(OperatorMixer[Tensor]):
         branch: F, at width ``width``.
         width: D.
         streams: n, divides D.
-        hidden: hidden units of the fused map; D/4 by default.
+        hidden: hidden units of the fused map; D by default.
         source: where the parameters are read: ``Token()`` (default) or ``PrefixMean()``.
 
     Source: an ablation of arXiv:2605.06729.
@@ -28,7 +28,7 @@ class Reflection(OperatorMixer[Tensor]):
         hidden: int | None = None,
         source: nn.Module | None = None,
     ) -> None:
-        fused = FusedMap(width, hidden or max(1, width // 4), (streams,))
+        fused = FusedMap(width, width if hidden is None else hidden, (streams,))
         super().__init__(branch, width, fused, streams, source)
 
     def parameters_of(self, x: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class TwoReflections(OperatorMixer[Normals]):
         branch: F, at width ``width``.
         width: D.
         streams: n, divides D.
-        hidden: hidden units of the fused map; D/4 by default.
+        hidden: hidden units of the fused map; D by default.
         source: where the parameters are read: ``Token()`` (default) or ``PrefixMean()``.
 
     Source: the idea of arXiv:2502.10297 as a residual mixer, with both strengths at 2.
@@ -50,7 +50,7 @@ class TwoReflections(OperatorMixer[Normals]):
         hidden: int | None = None,
         source: nn.Module | None = None,
     ) -> None:
-        fused = FusedMap(width, hidden or max(1, width // 4), (streams, streams), silent=(1,))
+        fused = FusedMap(width, width if hidden is None else hidden, (streams, streams), silent=(1,))
         super().__init__(branch, width, fused, streams, source)
 
     def parameters_of(self, x: Tensor) -> Normals:
