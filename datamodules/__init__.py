@@ -8,4 +8,13 @@ from datamodules.gyroscope import Gyroscope as Gyroscope
 from datamodules.mnist import MNIST as MNIST
 from datamodules.mnist import FashionMNIST as FashionMNIST
 from datamodules.negation import Negation as Negation
+from datamodules.products import LinearMap as LinearMap
+from datamodules.products import Mean as Mean
+from datamodules.products import PairProduct as PairProduct
+from datamodules.products import Parity as Parity
+from datamodules.products import Ratio as Ratio
+from datamodules.products import RootRatio as RootRatio
+from datamodules.products import SignedProduct as SignedProduct
+from datamodules.products import Sine as Sine
+from datamodules.products import TripleProduct as TripleProduct
 from datamodules.stability import Stability as Stability

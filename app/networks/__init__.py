@@ -1,5 +1,6 @@
 """Complete networks. Each takes ``input_shape`` (one sample, without the batch) and ``num_outputs``."""
 
+from app.networks.arithmetic import INALUNetwork, NACTimesNetwork, NMUNetwork
 from app.networks.baselines import (
     HardTanhMLP,
     LayerNormReLUMLP,
@@ -23,6 +24,17 @@ from app.networks.probes import (
     ReflectionProbe,
     TwoReflectionsProbe,
 )
+from app.networks.sigma_pi import (
+    BilinearCNN,
+    BilinearMLP,
+    PlainCNN,
+    PlainMLP,
+    PolyWeaveCNN,
+    PolyWeaveMLP,
+    SigmaPiCNN,
+    SigmaPiMLP,
+    TanhPolyWeaveMLP,
+)
 from app.networks.transformer import DDL, GPT, Transformer
 from app.networks.z_plane import CertifiedZPlaneMLP, RetractedZPlaneMLP, ZPlaneMLP
 
@@ -32,6 +44,8 @@ __all__ = [
     "HC",
     "MHC",
     "OHC",
+    "BilinearCNN",
+    "BilinearMLP",
     "CayleyIterationProbe",
     "CayleyProbe",
     "CertifiedZPlaneMLP",
@@ -42,18 +56,28 @@ __all__ = [
     "EDeltaReflection",
     "EDeltaTwoReflections",
     "HardTanhMLP",
+    "INALUNetwork",
     "JPmHC",
     "KromHC",
     "LayerNormReLUMLP",
     "LinearMLP",
     "ModReLUMLP",
+    "NACTimesNetwork",
+    "NMUNetwork",
+    "PlainCNN",
+    "PlainMLP",
+    "PolyWeaveCNN",
+    "PolyWeaveMLP",
     "ReLUMLP",
     "ReflectionProbe",
     "ResidualLayerNormReLUMLP",
     "RetractedZPlaneMLP",
     "ShallowReLUMLP",
+    "SigmaPiCNN",
+    "SigmaPiMLP",
     "TailoredLeakyReLUMLP",
     "TanhMLP",
+    "TanhPolyWeaveMLP",
     "Transformer",
     "TwoReflectionsProbe",
     "UnitNormaliseMLP",

@@ -1,10 +1,6 @@
 """All callbacks on two ranks, under a hard time limit."""
 
 import csv
-import os
-import signal
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +8,7 @@ import numpy as np
 import torch
 
 from app.callbacks import read_diagnostics
+from tests.processes import run_limited
 
 SCRIPT = '''
 import sys
@@ -62,33 +59,14 @@ def main():
 if __name__ == "__main__":
     main()
 '''
-INHERITED = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "GROUP_RANK", "PL_GLOBAL_SEED")
-
-
-def run_limited(command: list[str], seconds: float) -> tuple[int, str]:
-    """Runs a command in a process group of its own and kills the whole group when time is up."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {name: value for name, value in os.environ.items() if name not in INHERITED}
-    env |= {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-    try:
-        output, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        raise AssertionError(f"no end after {seconds} s:\n{output[-3000:]}") from None
-    return process.returncode, output
 
 
 def test_all_callbacks_on_two_ranks(tmp_path):
     script = tmp_path / "two_ranks.py"
     script.write_text(SCRIPT)
-    code, output = run_limited([sys.executable, str(script), str(tmp_path), str(Path(__file__).parent)], 240)
+    code, output = run_limited(
+        [sys.executable, str(script), str(tmp_path), str(Path(__file__).parent)], 240, tmp_path
+    )
     assert code == 0, output[-3000:]
     folder = tmp_path / "run" / "v"
     assert (folder / "environment.json").is_file()

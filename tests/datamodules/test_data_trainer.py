@@ -1,6 +1,3 @@
-import os
-import signal
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -11,6 +8,7 @@ import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from datamodules import CIFAR10, Digits
+from tests.processes import run_limited
 
 
 class Linear(pl.LightningModule):
@@ -201,34 +199,10 @@ if runner.is_global_zero:
 def run_ranks(folder: Path, devices: int, strategy: str) -> list[float]:
     script = folder / "ranks.py"
     script.write_text(TWO_RANKS)
-    inherited = (
-        "RANK",
-        "LOCAL_RANK",
-        "NODE_RANK",
-        "WORLD_SIZE",
-        "GROUP_RANK",
-        "PL_GLOBAL_SEED",
-        "MASTER_PORT",
+    code, output = run_limited(
+        [sys.executable, str(script), str(devices), strategy], 240, folder, Path(__file__).parent
     )
-    env = {key: value for key, value in os.environ.items() if key not in inherited}
-    here = Path(__file__).parent
-    env |= {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    env["PYTHONPATH"] = os.pathsep.join([str(here.parents[1]), str(here)])
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(devices), strategy],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=env,
-        cwd=folder,
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=150)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        pytest.fail("two ranks wait for each other")
-    assert process.returncode == 0, output
+    assert code == 0, output
     (line,) = [line for line in output.splitlines() if line.startswith("RESULT")]
     return [float(word) for word in line.split()[1:]]
 

@@ -113,7 +113,7 @@ def test_table_of_models(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_five_of_five_seeds_and_readouts_that_tell() -> None:
-    """R² ≥ .99 in range on every task that an affine map or a product answers; read-outs on the right side."""
+    """R² ≥ .99 in range where an affine map or a product is the answer; read-outs beside it."""
     for kind, pairs in fitted(*MODELS["Sigma-Pi"], PRODUCTS + AFFINE).items():
         for task, network in pairs:
             row, where = judge(task, network), (kind.__name__, task.seed)
