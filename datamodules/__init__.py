@@ -4,8 +4,10 @@ from datamodules.cifar import CIFAR10 as CIFAR10
 from datamodules.cifar import CIFAR100 as CIFAR100
 from datamodules.digits import Digits as Digits
 from datamodules.folder import ImageFolder as ImageFolder
+from datamodules.gyroscope import Gyroscope as Gyroscope
 from datamodules.mnist import MNIST as MNIST
 from datamodules.mnist import FashionMNIST as FashionMNIST
+from datamodules.negation import Negation as Negation
 from datamodules.products import LinearMap as LinearMap
 from datamodules.products import Mean as Mean
 from datamodules.products import PairProduct as PairProduct
@@ -15,3 +17,4 @@ from datamodules.products import RootRatio as RootRatio
 from datamodules.products import SignedProduct as SignedProduct
 from datamodules.products import Sine as Sine
 from datamodules.products import TripleProduct as TripleProduct
+from datamodules.stability import Stability as Stability

@@ -14,6 +14,16 @@ from app.networks.baselines import (
     UnitaryMLP,
     UnitNormaliseMLP,
 )
+from app.networks.edelta import EDelta, EDeltaCayley, EDeltaReflection, EDeltaTwoReflections
+from app.networks.hyper_connections import HC, MHC, OHC, JPmHC, KromHC
+from app.networks.probes import (
+    CayleyIterationProbe,
+    CayleyProbe,
+    DeltaProbe,
+    EDeltaProbe,
+    ReflectionProbe,
+    TwoReflectionsProbe,
+)
 from app.networks.sigma_pi import (
     BilinearCNN,
     BilinearMLP,
@@ -25,14 +35,30 @@ from app.networks.sigma_pi import (
     SigmaPiMLP,
     TanhPolyWeaveMLP,
 )
+from app.networks.transformer import DDL, GPT, Transformer
 from app.networks.z_plane import CertifiedZPlaneMLP, RetractedZPlaneMLP, ZPlaneMLP
 
 __all__ = [
+    "DDL",
+    "GPT",
+    "HC",
+    "MHC",
+    "OHC",
     "BilinearCNN",
     "BilinearMLP",
+    "CayleyIterationProbe",
+    "CayleyProbe",
     "CertifiedZPlaneMLP",
+    "DeltaProbe",
+    "EDelta",
+    "EDeltaCayley",
+    "EDeltaProbe",
+    "EDeltaReflection",
+    "EDeltaTwoReflections",
     "HardTanhMLP",
     "INALUNetwork",
+    "JPmHC",
+    "KromHC",
     "LayerNormReLUMLP",
     "LinearMLP",
     "ModReLUMLP",
@@ -43,6 +69,7 @@ __all__ = [
     "PolyWeaveCNN",
     "PolyWeaveMLP",
     "ReLUMLP",
+    "ReflectionProbe",
     "ResidualLayerNormReLUMLP",
     "RetractedZPlaneMLP",
     "ShallowReLUMLP",
@@ -51,6 +78,8 @@ __all__ = [
     "TailoredLeakyReLUMLP",
     "TanhMLP",
     "TanhPolyWeaveMLP",
+    "Transformer",
+    "TwoReflectionsProbe",
     "UnitNormaliseMLP",
     "UnitaryMLP",
     "ZPlaneMLP",

@@ -1,0 +1,256 @@
+"""Single operators on a whole vector, for tasks that ask for one: y = M(x)·x, nothing else.
+
+n: size of the vector.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from app.layers.mixing.cayley import ROTATION_METRICS, rotation_diagnostics
+from app.layers.mixing.fused import FusedMap
+from app.maths.orthogonal import cayley_iteration, cayley_rotate, delta, householder_reflect
+from app.networks.checks import check_sizes
+
+GATE_METRICS: Mapping[str, str] = {
+    "gamma_mean": "mean gate; 1 is the rotation, 0 the reflection; healthy: collapsed to the end that the "
+    "task needs; stuck at ½: start with another gate_bias",
+    "gamma_std": "spread of the gate over samples; near 0 with a mean near ½: the gate does not choose",
+    "gamma_collapsed": "share of gates below .05 or above .95; healthy: towards 1 late in training; else "
+    "raise the penalty or train longer",
+    "gamma": "distribution of the gate over samples; healthy late in training: at 0 or 1",
+}
+
+
+class Probe(nn.Module):
+    """What all probes share: one fused map from x to the operator's parameters.
+
+    Args:
+        input_shape: (n,).
+        num_outputs: n; an operator cannot change the size.
+        hidden: hidden units of the fused map.
+        sizes: how many numbers each parameter has.
+        silent: which of them start at zero, by position.
+
+    Shape: ``[B, n] → [B, n]``.
+
+    Raises:
+        ValueError: sizes below 1, or an output of another size than the input.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_outputs: int,
+        hidden: int,
+        sizes: Sequence[int],
+        silent: Sequence[int] = (),
+    ) -> None:
+        super().__init__()
+        check_sizes(input_shape, num_outputs, 1, hidden)
+        if tuple(input_shape) != (num_outputs,):
+            raise ValueError(f"num_outputs must be the input's size {tuple(input_shape)}, got {num_outputs}")
+        self.fused = FusedMap(num_outputs, hidden, sizes, silent)
+
+
+class CayleyProbe(Probe):
+    """y = Q(x)·x with a rotation in one plane. Reaches −x only in the limit β → ∞.
+
+    Args:
+        input_shape: (n,).
+        num_outputs: n.
+        hidden: hidden units of the fused map.
+    """
+
+    METRICS: ClassVar[Mapping[str, str]] = ROTATION_METRICS
+
+    def __init__(self, input_shape: Sequence[int], num_outputs: int, hidden: int = 128) -> None:
+        n = num_outputs
+        super().__init__(input_shape, n, hidden, (n, n, 1), silent=(1, 2))
+
+    def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Plane ``[B, n]`` and scale ``[B]``."""
+        u, v, beta = self.fused(x)
+        return u, v, F.softplus(beta.squeeze(-1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the rotated vectors."""
+        return cayley_rotate(x.unsqueeze(-1), *self.parameters_of(x)).squeeze(-1)
+
+    @torch.no_grad()
+    def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
+        """Health for the vectors just received; names as in ``METRICS``."""
+        return rotation_diagnostics(*self.parameters_of(inputs[0]))
+
+
+class ReflectionProbe(Probe):
+    """y = H(k)·x with k along αx + MLP(x).
+
+    With α = 0 the direction starts anywhere. With α = 1 it starts near x, and the probe near y = −x: for
+    negation that start is most of the answer.
+
+    Args:
+        input_shape: (n,).
+        num_outputs: n.
+        hidden: hidden units of the fused map.
+        along: α at the start, trained.
+    """
+
+    def __init__(
+        self, input_shape: Sequence[int], num_outputs: int, hidden: int = 128, along: float = 1.0
+    ) -> None:
+        super().__init__(input_shape, num_outputs, hidden, (num_outputs,))
+        self.along = nn.Parameter(torch.tensor(float(along)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the reflected vectors."""
+        (k,) = self.fused(x)
+        return householder_reflect(x.unsqueeze(-1), self.along * x + k).squeeze(-1)
+
+
+class DeltaProbe(Probe):
+    """y = x − βk̂(k̂ᵀx) with k along αx + MLP(x) and β = 2σ(·), 1 at the start.
+
+    Args:
+        input_shape: (n,).
+        num_outputs: n.
+        hidden: hidden units of the fused map.
+        along: α at the start, trained; see ``ReflectionProbe``.
+    """
+
+    METRICS: ClassVar[Mapping[str, str]] = {
+        "beta_mean": "mean reflection strength; 0 keeps, 1 erases, 2 reflects; healthy on negation: "
+        "towards 2",
+        "beta": "distribution of the reflection strength over samples, 0 to 2",
+    }
+
+    def __init__(
+        self, input_shape: Sequence[int], num_outputs: int, hidden: int = 128, along: float = 1.0
+    ) -> None:
+        super().__init__(input_shape, num_outputs, hidden, (num_outputs, 1), silent=(1,))
+        self.along = nn.Parameter(torch.tensor(float(along)))
+
+    def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Direction ``[B, n]`` and strength ``[B]``."""
+        k, beta = self.fused(x)
+        return self.along * x + k, 2 * torch.sigmoid(beta.squeeze(-1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the changed vectors."""
+        return delta(x.unsqueeze(-1), *self.parameters_of(x)).squeeze(-1)
+
+    @torch.no_grad()
+    def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
+        """Health for the vectors just received; names as in ``METRICS``."""
+        _, beta = self.parameters_of(inputs[0])
+        return {"beta_mean": beta.mean(), "beta": beta}
+
+
+class EDeltaProbe(Probe):
+    """y = γ·Q x + (1 − γ)·H(k) x with k along αx + MLP(x): E∆'s operator.
+
+    Args:
+        input_shape: (n,).
+        num_outputs: n.
+        hidden: hidden units of the fused map.
+        along: α at the start, trained; see ``ReflectionProbe``.
+        gate_bias: the gate's bias at the start; below 0 towards the reflection.
+        penalty_weight: λ of the penalty on undecided gates, at least 0.
+
+    Raises:
+        ValueError: a negative λ.
+    """
+
+    METRICS: ClassVar[Mapping[str, str]] = {**ROTATION_METRICS, **GATE_METRICS}
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_outputs: int,
+        hidden: int = 128,
+        along: float = 1.0,
+        gate_bias: float = -1.5,
+        penalty_weight: float = 0.5,
+    ) -> None:
+        n = num_outputs
+        if penalty_weight < 0:
+            raise ValueError(f"penalty_weight must not be negative, got {penalty_weight}")
+        super().__init__(input_shape, n, hidden, (n, n, n, 1, 1), silent=(1, 3, 4))
+        self.along = nn.Parameter(torch.tensor(float(along)))
+        self.penalty_weight = penalty_weight
+        with torch.no_grad():
+            self.fused.output.bias[-1] = gate_bias
+
+    def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Plane and normal ``[B, n]``, scale and gate ``[B]``."""
+        u, v, k, beta, gate = self.fused(x)
+        return u, v, self.along * x + k, F.softplus(beta.squeeze(-1)), torch.sigmoid(gate.squeeze(-1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the blend."""
+        return self.with_penalty(x)[0]
+
+    def with_penalty(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the blend and λ·mean(4γ(1 − γ)), 0-d."""
+        u, v, k, beta, gamma = self.parameters_of(x)
+        column, gate = x.unsqueeze(-1), gamma.to(x.dtype).unsqueeze(-1)
+        rotated, reflected = cayley_rotate(column, u, v, beta), householder_reflect(column, k)
+        y = gate * rotated.squeeze(-1) + (1 - gate) * reflected.squeeze(-1)
+        return y, self.penalty_weight * (4 * gamma * (1 - gamma)).float().mean()
+
+    @torch.no_grad()
+    def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
+        """Health for the vectors just received; names as in ``METRICS``."""
+        u, v, _, beta, gamma = self.parameters_of(inputs[0])
+        return {
+            **rotation_diagnostics(u, v, beta),
+            "gamma_mean": gamma.mean(),
+            "gamma_std": gamma.std(correction=0),
+            "gamma_collapsed": ((gamma < 0.05) | (gamma > 0.95)).float().mean(),
+            "gamma": gamma,
+        }
+
+
+class TwoReflectionsProbe(Probe):
+    """y = H(k₂)H(k₁)·x with k₂ = k₁ + w, w = 0 at the start: a rotation in one plane by any angle, π
+    included.
+
+    Args:
+        input_shape: (n,).
+        num_outputs: n.
+        hidden: hidden units of the fused map.
+    """
+
+    def __init__(self, input_shape: Sequence[int], num_outputs: int, hidden: int = 128) -> None:
+        n = num_outputs
+        super().__init__(input_shape, n, hidden, (n, n), silent=(1,))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the rotated vectors."""
+        first, change = self.fused(x)
+        once = householder_reflect(x.unsqueeze(-1), first)
+        return householder_reflect(once, first + change).squeeze(-1)
+
+
+class CayleyIterationProbe(Probe):
+    """y = Y(x)·x with JPmHC's two-step iteration on an n × n matrix.
+
+    Args:
+        input_shape: (n,).
+        num_outputs: n.
+        hidden: hidden units of the fused map.
+    """
+
+    def __init__(self, input_shape: Sequence[int], num_outputs: int, hidden: int = 128) -> None:
+        super().__init__(input_shape, num_outputs, hidden, (num_outputs**2,), silent=(0,))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the mixed vectors."""
+        (h,) = self.fused(x)
+        n = x.shape[-1]
+        matrix = torch.unflatten(h, -1, (n, n))
+        y: Tensor = (cayley_iteration(matrix - matrix.mT) * x.unsqueeze(-2)).sum(-1)
+        return y

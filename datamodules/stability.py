@@ -1,0 +1,62 @@
+"""Echo: every vector is the same unit key with a little fresh noise; predict the next one."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from datamodules.sequences import Generated
+
+
+class Stability(Generated):
+    """x_t = key + 0.001·N(0, I), a random unit key for each sequence; the target is x_{t+1}.
+
+    Floors: ``copy`` repeats the last vector (2·10⁻⁶); ``running_mean`` averages all so far, which is the best
+    that can be done without knowing the key (1.04·10⁻⁶ on average over 127 positions).
+
+    Args:
+        batch_size: sequences an optimizer step over all ranks together; a multiple of their number, ≥ 1.
+        seed: of the order of training sequences, ≥ 0.
+        data_seed: of the sequences themselves, ≥ 0.
+        train_samples: number of training sequences, ≥ 1.
+        val_samples: number of validation sequences, and of test sequences, ≥ 1. The published experiment
+            has no test set; ours is a third, independent draw.
+        time: T, ≥ 2.
+        dim: size of a vector, ≥ 2.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Source: arXiv:2605.06729.
+    """
+
+    def __init__(
+        self,
+        batch_size: int = 64,
+        seed: int = 0,
+        data_seed: int = 42,
+        train_samples: int = 900,
+        val_samples: int = 100,
+        time: int = 127,
+        dim: int = 64,
+    ) -> None:
+        super().__init__(batch_size, seed, data_seed, train_samples, val_samples)
+        for name, value in (("time", time), ("dim", dim)):
+            if value < 2:
+                raise ValueError(f"{name} must be at least 2, got {value}")
+        self.time = time
+        self.dim = dim
+        self.input_shape = (time, dim)
+        self.num_outputs = dim
+
+    def draw(self, samples: int, randomness: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draws keys, then all noise at once."""
+        key = normalize(torch.randn(samples, 1, self.dim, generator=randomness), dim=-1)
+        x = key + 0.001 * torch.randn(samples, self.time + 1, self.dim, generator=randomness)
+        return x[:, :-1], x[:, 1:]
+
+    def predictors(self, x: Tensor, y: Tensor) -> Mapping[str, Tensor]:
+        """Copying, and the mean so far."""
+        counts = torch.arange(1, x.shape[1] + 1).unsqueeze(-1)
+        return {"copy": x, "running_mean": (x.double().cumsum(1) / counts).to(x.dtype)}
