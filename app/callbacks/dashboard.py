@@ -45,8 +45,8 @@ LAYOUT: Layout = {
         "orthogonality error of rotation and reflection": _lines(
             "diagnostics/(rotation|reflection)_orthogonality/max"
         ),
-        "energy of the shortcut": _lines("diagnostics/shortcut_energy/.+"),
-        "norm drift": _lines("diagnostics/norm_drift/.+"),
+        "energy of the shortcut": _lines("diagnostics/shortcut_energy/mean"),
+        "norm drift": _lines("diagnostics/norm_drift/mean"),
     },
     "Gradients by layer": {
         "weight gradient norm": _lines("gradients/weight_norm/.+"),
