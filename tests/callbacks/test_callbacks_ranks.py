@@ -77,7 +77,7 @@ def test_all_callbacks_on_two_ranks(tmp_path):
     once = mask & (table["stage"] == "fit") & (table["layer"] == "network.layers.000")
     assert table["step"][once].tolist() == [0, 4, 8]  # written by one rank alone
 
-    from conftest import Classifier, Network, dataset
+    from tests.callbacks.conftest import Classifier, Network, dataset
 
     module = Classifier(Network())
     module.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
