@@ -9,10 +9,11 @@ from PIL import Image
 
 from app import configs
 
-ABSTRACT = {"model/classification"}  # included by others, no model of its own
+ABSTRACT = {"model/classification", "model/regression"}  # included by others, no model of their own
 EXPERIMENTS = [name for name in configs.shipped() if "/" not in name]
 MODELS = [name for name in configs.shipped() if name.startswith("model/") and name not in ABSTRACT]
 DATA = [name for name in configs.shipped() if name.startswith("data/")]
+IMAGES = ("Digits", "MNIST", "CIFAR", "ImageFolder")
 FAST = (
     "--trainer.accelerator=cpu --trainer.devices=1 --trainer.fast_dev_run=true"
     " --trainer.enable_progress_bar=false"
@@ -39,10 +40,10 @@ def files(workspace: Path, write_mnist, write_cifar) -> str:
 
 def options(config: str) -> str:
     """Returns what makes a config run on the tiny files."""
-    text = "\n".join(file.read_text() for file in configs.included(configs.locate(config)))
+    text = text_of(config)
     if "datamodules.ImageFolder" in text:
         return "--data.init_args.batch_size=4"
-    if "datamodules.Digits" in text or "datamodules" not in text:
+    if not any(f"datamodules.{kind}" in text for kind in ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100")):
         return ""
     return "--data.init_args.verify_checksums=false --data.init_args.batch_size=20"
 
@@ -53,17 +54,38 @@ def test_experiment(run, files, config):
     assert code == 0, err
 
 
+def text_of(config: str) -> str:
+    """Returns a config with all that it includes."""
+    return "\n".join(file.read_text() for file in configs.included(configs.locate(config)))
+
+
+def partner(config: str) -> str:
+    """Returns data for a model, or a model for data."""
+    if config.startswith("model/"):
+        if "app.modules.Classification" in text_of(config):
+            return "--config data/digits"
+        return (
+            "--config data/negation"
+            if "Probe" in text_of(config)
+            else "--config data/gyroscope --data.time=16"
+        )
+    if config == "data/negation":
+        return "--config model/edelta_probe"
+    classes = any(kind in text_of(config) for kind in IMAGES)
+    return "--config model/relu_shallow" if classes else "--config model/gpt"
+
+
 @pytest.mark.parametrize("config", MODELS)
 def test_model(run, files, config):
     # Phasors normalised to radius 1 have gradients that overflow at once at 100 layers: the guard says so.
     depth = "--model.init_args.network.init_args.depth=4" if config == "model/unit_normalise" else ""
-    code, _, err = run(f"fit --config {config} --config data/digits {FAST} {depth}")
+    code, _, err = run(f"fit --config {config} {partner(config)} {FAST} {depth}")
     assert code == 0, err
 
 
 @pytest.mark.parametrize("config", DATA)
 def test_data(run, files, config):
-    code, _, err = run(f"fit --config model/relu_shallow --config {config} {FAST} {options(config)}")
+    code, _, err = run(f"fit {partner(config)} --config {config} {FAST} {options(config)}")
     assert code == 0, err
 
 

@@ -3,7 +3,7 @@
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 
-Chart = tuple[str, list[str]]
+Chart = tuple[str, list[str]]  # kind, tags: a "Margin" has the mean, the lower and the upper line
 Layout = dict[str, dict[str, Chart]]
 
 
@@ -20,6 +20,7 @@ LAYOUT: Layout = {
     "Health": {
         "loss": _lines("train/loss", "val/loss"),
         "accuracy": _lines("train/acc", "val/acc"),
+        "cosine": _lines("train/cosine", "val/cosine"),
         "gradient norm": _lines("gradients/total_norm", "gradients/weight_norm/(first|last)"),
         "gradient ratio, first layer over last": _lines(
             "gradients/weight_ratio_first_last", "diagnostics/activation_gradient_ratio"
@@ -33,6 +34,19 @@ LAYOUT: Layout = {
         "pairwise cosine": _depth("pairwise_cosine"),
         "participation ratio": _depth("participation_ratio"),
         "spectral norm": _depth("spectral_norm"),
+    },
+    "Residual operators": {
+        "gate γ": ("Margin", [f"diagnostics/gamma_mean/{which}" for which in ("mean", "min", "max")]),
+        "gate γ collapsed": _depth("gamma_collapsed"),
+        "gate penalty": _depth("gate_penalty"),
+        "rotation angle": _depth("angle_mean"),
+        "β": _depth("beta_mean"),
+        "orthogonality error of the skip path as applied": _depth("orthogonality"),
+        "orthogonality error of rotation and reflection": _lines(
+            "diagnostics/(rotation|reflection)_orthogonality/max"
+        ),
+        "energy of the shortcut": _lines("diagnostics/shortcut_energy/mean"),
+        "norm drift": _lines("diagnostics/norm_drift/mean"),
     },
     "Gradients by layer": {
         "weight gradient norm": _lines("gradients/weight_norm/.+"),

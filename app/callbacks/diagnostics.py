@@ -34,7 +34,7 @@ class Diagnostics(Recorder):
 
     Logged:
         - ``diagnostics/<metric>/<layer path>``: 0-d tensors as curves, 1-d tensors as histograms.
-        - ``diagnostics/<metric>/{first,last,min,mean,max}``: over depth, of metrics that several layers have;
+        - ``diagnostics/<metric>/{first,last,min,mean,max}``: over depth, of metrics that layers have;
           with ``nonfinite``, a count, once any layer's value is NaN or infinite.
         - ``diagnostics/activation_gradient_ratio``: ‖∂L/∂z₁‖/‖∂L/∂z_last‖ for the outputs z of the first and
           the last layer (no other Diagnosable part inside), in fit only. Not the ratio of weight gradients,
@@ -191,7 +191,8 @@ def _to_records(found: Mapping[str, Mapping[str, Tensor]], curves: int) -> tuple
         name = f"diagnostics/{metric}"
         if value.dim() == 0:
             records.append(Scalar(name, float(value), path, shown=show))
-            depths.setdefault(name, []).append(float(value))
+            if path:
+                depths.setdefault(name, []).append(float(value))
         elif value.dim() == 1:
             records.append(Vector(name, value.numpy(), path, shown=show))
         else:
@@ -203,8 +204,6 @@ def _to_records(found: Mapping[str, Mapping[str, Tensor]], curves: int) -> tuple
 
 def _over_depth(name: str, column: NDArray[np.float64]) -> list[Record]:
     """The summary that TensorBoard shows in place of a hundred curves; the table has the hundred."""
-    if len(column) < 2:
-        return []
     finite = column[np.isfinite(column)]
     summary = {"first": column[0], "last": column[-1]}
     if finite.size:
