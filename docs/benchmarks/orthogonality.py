@@ -116,7 +116,7 @@ def cases() -> list[tuple[str, Callable[[int], tuple[Tensor, Tensor, float]]]]:
 
 
 def main(sizes: Sequence[int] = (4, 64, 512)) -> None:
-    """Prints one table a size: the largest entry of |QᵀQ − I|, and the relative error of derivatives by u and v.
+    """Prints one table a size: the largest entry of |QᵀQ − I|, and the relative error of derivatives.
 
     Args:
         sizes: Lengths n of the vectors.
