@@ -120,9 +120,9 @@ class AnswerTask(InMemory):
 
         xᵢ becomes xᵢ + 1e-5 Σⱼ xⱼ: what a selection of inputs makes whose weights are all off by 1e-5.
         """
-        x, y = (tensor.double() for tensor in self.test_data())
+        x = self.test_data()[0].double()
         mixed = x + SELECTION_ERROR * x.sum(dim=1, keepdim=True)
-        return (self.answer(mixed).unsqueeze(1) - y).square().mean().item()
+        return (self.answer(mixed) - self.answer(x)).square().mean().item()
 
 
 def _affine(x: Tensor) -> Tensor:

@@ -131,7 +131,7 @@ class SigmaPiLayer(nn.Module):
         With √fan-in in here, an optimizer's step moves u = Σ w log|x| in proportion to √fan-in, not fan-in.
         """
         raw = at_least_float32(self.pi_weight_raw)
-        return sigma_pi.bounded_exponents(PACE / math.sqrt(raw[0].numel()) * raw, self.max_exponent)
+        return sigma_pi.paced_exponents(raw, PACE / math.sqrt(raw[0].numel()), self.max_exponent)
 
     def exponents(self) -> Tensor:
         """The powers wᵢ as used: centred over the fan-in when ``center``."""

@@ -86,8 +86,10 @@ def test_gradcheck() -> None:
     s = torch.randn(3, dtype=torch.float64, requires_grad=True)
     for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
         assert check(lambda x: sigma_pi.smooth_log_magnitude(x, 0.1), (x,))
+        assert check(lambda x: sigma_pi.paced_exponents(x, 0.3, 2.0), (x,))
         assert check(lambda t, s: sigma_pi.gained_product(3 * t, s, 8.0), (x, s))
     torch.testing.assert_close(sigma_pi.smooth_log_magnitude(x, 0.1), naive_log(x, 0.1))
+    torch.testing.assert_close(sigma_pi.paced_exponents(x, 0.3, 2.0), 2 * torch.tanh(0.3 * x))
 
 
 def test_gain_of_a_feature_map_is_summed_over_its_broadcast_dimensions() -> None:

@@ -22,7 +22,7 @@ class Recipe:
 
     lr: float = 0.1
     weight_decay: float = 0.3
-    steps: int = 3000
+    steps: int = 6000
     batch_size: int = 250
     penalised: bool = False
 

@@ -69,7 +69,7 @@ def test_siblings_match_in_trained_parameters(shape: tuple[int, int, int]) -> No
 
 
 def test_match_width_is_the_nearest() -> None:
-    for parameters in (1, 3, 4, 50, 1000):
+    for parameters in (2, 3, 4, 50, 1000):
         width = match_width(lambda width: nn.Linear(3, width, bias=False), parameters)
         assert width == max(
             1, min((parameters // 3, parameters // 3 + 1), key=lambda w: abs(3 * w - parameters))
@@ -148,3 +148,16 @@ def test_nmu_penalty_sets_in() -> None:
 def test_arguments_are_checked(wrong, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         INALUNetwork((4,), 1, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("shape", "widths"),
+    [
+        ((1, 28, 28), {PlainCNN: 74, BilinearCNN: 66, PolyWeaveCNN: 52}),
+        ((3, 32, 32), {PlainCNN: 74, BilinearCNN: 66, PolyWeaveCNN: 53}),
+    ],
+)
+def test_widths_in_the_configs_match(shape: tuple[int, int, int], widths: dict[type[nn.Module], int]) -> None:
+    ours = trained_parameters(SigmaPiCNN(shape, 10))
+    for kind, width in widths.items():
+        assert abs(trained_parameters(kind(shape, 10, width=width)) / ours - 1) <= 0.02, kind
