@@ -27,7 +27,12 @@ def test_the_layout_fits_the_tags_of_a_run(make_module, make_trainer, data, tmp_
     events.Reload()
     layout = layout_pb2.Layout()
     layout.ParseFromString(events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0])
-    assert [category.title for category in layout.category] == ["Health", "Z-Plane", "Residual operators", "Gradients by layer"]
+    assert [category.title for category in layout.category] == [
+        "Health",
+        "Z-Plane",
+        "Residual operators",
+        "Gradients by layer",
+    ]
     tags = events.Tags()["scalars"]
     found = {
         chart.title: [tag for tag in tags for line in chart.multiline.tag if re.match(line, tag)]
