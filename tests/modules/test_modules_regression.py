@@ -156,7 +156,7 @@ def test_metrics_are_what_they_say(tmp_path: Path) -> None:
 
 def test_the_floor_is_the_least_of_the_predictors(tmp_path: Path) -> None:
     data = rotation()
-    trainer = fit(Regression(transformer(GPT)), data, tmp_path, steps=2)
+    trainer = fit(Regression(transformer(GPT)), data, tmp_path, steps=10)
     metrics = {k: float(v) for k, v in trainer.callback_metrics.items()}
     assert metrics["val/over_floor"] == pytest.approx(metrics["val/loss"] / data.floors()["bayes"], rel=1e-4)
     assert metrics["val/over_trivial"] == pytest.approx(metrics["val/loss"] / data.floors()["copy"], rel=1e-4)
