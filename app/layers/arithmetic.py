@@ -17,9 +17,9 @@ LARGE_EXPONENT = 20.0  # of iNALU's product
 
 
 def nac_range(features_in: int, features_out: int) -> float:
-    """Range r of U(−r, r) for Ŵ, M̂ such that (in + out)·Var[tanh Ŵ σ(M̂)] = 2, at most 5.
+    """Range r of U(−r, r) for Ŵ, M̂ with (in + out)·Var[tanh Ŵ σ(M̂)] = 2, at most 5.
 
-    Var = (1 − tanh(r)/r)(r − tanh(r/2))/(2r), rising towards 1/2; with few features no r is large enough.
+    Var = (1 − tanh(r)/r)(r − tanh(r/2))/(2r) rises towards 1/2: with few features no r is large enough.
     """
     low, high = 1e-3, 5.0
     for _ in range(60):

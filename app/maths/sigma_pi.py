@@ -76,7 +76,7 @@ class _LogHypot(Function):
         x, magnitude = ctx.saved_tensors
         inverse = torch.exp(-magnitude)
         # x/(x² + δ²) in two factors: the square alone overflows from 1e19 on.
-        return (x * inverse).mul_(inverse).mul_(grad), None
+        return grad * (x * inverse).mul_(inverse), None
 
 
 def smooth_log_magnitude(x: Tensor, delta: float) -> Tensor:
@@ -126,7 +126,7 @@ class _PacedExponents(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (exponents,) = ctx.saved_tensors
         slope = exponents.square().mul_(-ctx.pace / ctx.bound).add_(ctx.pace * ctx.bound)
-        return slope.mul_(grad), None, None
+        return grad * slope, None, None
 
 
 def paced_exponents(raw: Tensor, pace: float, max_exponent: float) -> Tensor:
@@ -145,7 +145,7 @@ class _GainedProduct(Function):
 
     @staticmethod
     def forward(t: Tensor, log_gain: Tensor, bound: float) -> Tensor:
-        return soft_clamp(t, bound).exp_().sub_(1).mul_(torch.exp(log_gain))
+        return torch.exp(log_gain) * soft_clamp(t, bound).exp_().sub_(1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
@@ -156,7 +156,7 @@ class _GainedProduct(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         t, log_gain, product = ctx.saved_tensors
         # exp(s) exp(u) = π + exp(s)
-        to_t = (product + torch.exp(log_gain)).mul_(_soft_clamp_slope(t, ctx.bound)).mul_(grad)
+        to_t = grad * (product + torch.exp(log_gain)).mul_(_soft_clamp_slope(t, ctx.bound))
         to_gain = (grad * product).sum_to_size(log_gain.shape)
         return to_t, to_gain, None
 

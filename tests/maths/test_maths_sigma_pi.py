@@ -99,10 +99,22 @@ def test_gain_of_a_feature_map_is_summed_over_its_broadcast_dimensions() -> None
     torch.testing.assert_close(gradient, torch.expm1(t).sum(dim=(0, 2, 3)).view(3, 1, 1))
 
 
+def gained(t: Tensor, s: Tensor) -> Tensor:
+    return sigma_pi.gained_product(t, s, 0.5)
+
+
 def test_vmap_and_jacobian() -> None:
     x = torch.rand(4, 3, dtype=torch.float64) + 0.5
     jacobian = torch.vmap(torch.func.jacrev(lambda v: sigma_pi.smooth_log_magnitude(v, 0.1)))(x)
     torch.testing.assert_close(jacobian, torch.diag_embed(x / (x.square() + 0.01)))
+
+    s = torch.randn(4, 3, dtype=torch.float64)  # mapped over the gain alone, and over both
+    for t, dims in ((x[0], (None, 0)), (x, (0, 0))):
+        mapped = torch.vmap(torch.func.jacrev(gained, argnums=(0, 1)), in_dims=dims)(t, s)
+        for row in range(4):
+            expected = torch.autograd.functional.jacobian(gained, (t if t.dim() == 1 else t[row], s[row]))
+            for ours, reference in zip(mapped, expected, strict=True):
+                torch.testing.assert_close(ours[row], reference)
 
 
 def test_no_exponent_no_product() -> None:
