@@ -12,17 +12,15 @@ from torch.nn import functional as F
 
 from app.layers.mixing.cayley import ROTATION_METRICS, rotation_diagnostics
 from app.layers.mixing.fused import FusedMap
-from app.maths.orthogonal import cayley_iteration, cayley_rotate, delta, householder_reflect
+from app.layers.mixing.hybrid import CayleyHouseholder, Hybrid, hybrid_diagnostics
+from app.maths.orthogonal import (
+    cayley_iteration,
+    cayley_rotate,
+    delta,
+    householder_reflect,
+    orthogonality_error,
+)
 from app.networks.checks import check_sizes
-
-GATE_METRICS: Mapping[str, str] = {
-    "gamma_mean": "mean gate; 1 is the rotation, 0 the reflection; healthy: collapsed to the end that the "
-    "task needs; stuck at ½: start with another gate_bias",
-    "gamma_std": "spread of the gate over samples; near 0 with a mean near ½: the gate does not choose",
-    "gamma_collapsed": "share of gates below .05 or above .95; healthy: towards 1 late in training; else "
-    "raise the penalty or train longer",
-    "gamma": "distribution of the gate over samples; healthy late in training: at 0 or 1",
-}
 
 
 class Probe(nn.Module):
@@ -164,7 +162,7 @@ class EDeltaProbe(Probe):
         ValueError: a negative λ.
     """
 
-    METRICS: ClassVar[Mapping[str, str]] = {**ROTATION_METRICS, **GATE_METRICS}
+    METRICS: ClassVar[Mapping[str, str]] = CayleyHouseholder.METRICS
 
     def __init__(
         self,
@@ -184,10 +182,15 @@ class EDeltaProbe(Probe):
         with torch.no_grad():
             self.fused.output.bias[-1] = gate_bias
 
-    def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def parameters_of(self, x: Tensor) -> Hybrid:
         """Plane and normal ``[B, n]``, scale and gate ``[B]``."""
         u, v, k, beta, gate = self.fused(x)
-        return u, v, self.along * x + k, F.softplus(beta.squeeze(-1)), torch.sigmoid(gate.squeeze(-1))
+        beta, gamma = F.softplus(beta.squeeze(-1)), torch.sigmoid(gate.squeeze(-1))
+        return Hybrid(u, v, self.along * x + k, beta, gamma)
+
+    def penalty_of(self, gamma: Tensor) -> Tensor:
+        """λ·mean(4γ(1 − γ)), 0-d."""
+        return self.penalty_weight * (4 * gamma * (1 - gamma)).float().mean()
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the blend."""
@@ -199,18 +202,20 @@ class EDeltaProbe(Probe):
         column, gate = x.unsqueeze(-1), gamma.to(x.dtype).unsqueeze(-1)
         rotated, reflected = cayley_rotate(column, u, v, beta), householder_reflect(column, k)
         y = gate * rotated.squeeze(-1) + (1 - gate) * reflected.squeeze(-1)
-        return y, self.penalty_weight * (4 * gamma * (1 - gamma)).float().mean()
+        return y, self.penalty_of(gamma)
 
     @torch.no_grad()
     def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
         """Health for the vectors just received; names as in ``METRICS``."""
-        u, v, _, beta, gamma = self.parameters_of(inputs[0])
+        (x,) = inputs
+        parameters = self.parameters_of(x)
+        basis = torch.eye(x.shape[-1], device=x.device)
+        gate = parameters.gamma.to(basis.dtype)[:, None, None]
+        rotation = cayley_rotate(basis, parameters.u, parameters.v, parameters.beta)
+        blend = gate * rotation + (1 - gate) * householder_reflect(basis, parameters.k)
         return {
-            **rotation_diagnostics(u, v, beta),
-            "gamma_mean": gamma.mean(),
-            "gamma_std": gamma.std(correction=0),
-            "gamma_collapsed": ((gamma < 0.05) | (gamma > 0.95)).float().mean(),
-            "gamma": gamma,
+            "orthogonality": orthogonality_error(blend).amax(),
+            **hybrid_diagnostics(basis, parameters, self.penalty_of(parameters.gamma)),
         }
 
 

@@ -16,10 +16,10 @@ from app.maths.orthogonal import cayley_rotate, householder_reflect, orthogonali
 GATE_METRICS: Mapping[str, str] = {
     "gamma_mean": "mean gate; 1 is the rotation, 0 the reflection; healthy near either; stuck at ½: the "
     "penalty has no gradient there, start with another gate_bias",
-    "gamma_std": "spread of the gate over tokens; near 0 with a mean near ½: the gate does not choose",
+    "gamma_std": "spread of the gate; near 0 with a mean near ½: the gate does not choose",
     "gamma_collapsed": "share of gates below .05 or above .95; healthy: towards 1 late in training; 0 at "
     "the end: the blend is not orthogonal, raise the penalty or bias the gate",
-    "gamma": "distribution of the gate over tokens; healthy late in training: at 0 and 1",
+    "gamma": "distribution of the gate; healthy late in training: at 0 and 1",
     "gate_penalty": "the term 4γ(1−γ), times its weight; healthy: falling towards 0",
     "rotation_orthogonality": "largest entry of |QᵀQ − I| of the rotation alone; healthy below 2e-6, always",
     "reflection_orthogonality": "largest entry of |HᵀH − I| of the reflection alone; healthy below 2e-6, "
@@ -102,16 +102,21 @@ class CayleyHouseholder(OperatorMixer[Hybrid]):
     def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
         """Health for the state just received; names as in ``METRICS``."""
         (x,) = inputs
-        u, v, k, beta, gamma = self.parameters_of(x)
-        basis = self.basis(x)
-        return {
-            **super().diagnostics(x),
-            **rotation_diagnostics(u, v, beta),
-            "gamma_mean": gamma.mean(),
-            "gamma_std": gamma.std(correction=0),
-            "gamma_collapsed": ((gamma < 0.05) | (gamma > 0.95)).float().mean(),
-            "gamma": gamma.flatten(),
-            "gate_penalty": self.penalty_of(gamma),
-            "rotation_orthogonality": orthogonality_error(cayley_rotate(basis, u, v, beta)).amax(),
-            "reflection_orthogonality": orthogonality_error(householder_reflect(basis, k)).amax(),
-        }
+        parameters = self.parameters_of(x)
+        penalty = self.penalty_of(parameters.gamma)
+        return {**super().diagnostics(x), **hybrid_diagnostics(self.basis(x), parameters, penalty)}
+
+
+def hybrid_diagnostics(basis: Tensor, parameters: Hybrid, penalty: Tensor) -> Mapping[str, Tensor]:
+    """What ``ROTATION_METRICS`` and ``GATE_METRICS`` name, from the unit vectors of the axis ``[n, n]``."""
+    u, v, k, beta, gamma = parameters
+    return {
+        **rotation_diagnostics(u, v, beta),
+        "gamma_mean": gamma.mean(),
+        "gamma_std": gamma.std(correction=0),
+        "gamma_collapsed": ((gamma < 0.05) | (gamma > 0.95)).float().mean(),
+        "gamma": gamma.flatten(),
+        "gate_penalty": penalty,
+        "rotation_orthogonality": orthogonality_error(cayley_rotate(basis, u, v, beta)).amax(),
+        "reflection_orthogonality": orthogonality_error(householder_reflect(basis, k)).amax(),
+    }
