@@ -12,7 +12,8 @@ from app.cli import build
 from app.networks.matching import trained_parameters
 
 RIVALS = (
-    "edelta edelta_cayley edelta_reflection edelta_two_reflections gpt ddl hc mhc krom_hc ohc jpmhc".split()
+    *("edelta", "edelta_cayley", "edelta_reflection", "edelta_two_reflections"),
+    *("gpt", "ddl", "hc", "mhc", "krom_hc", "ohc", "jpmhc"),
 )
 
 
