@@ -11,19 +11,10 @@ from app import configs
 from app.cli import build
 from app.networks.matching import trained_parameters
 
-RIVALS = [
-    "edelta",
-    "edelta_cayley",
-    "edelta_reflection",
-    "edelta_two_reflections",
-    "gpt",
-    "ddl",
-    "hc",
-    "mhc",
-    "krom_hc",
-    "ohc",
-    "jpmhc",
-]
+RIVALS = (
+    *("edelta", "edelta_cayley", "edelta_reflection", "edelta_two_reflections"),
+    *("gpt", "ddl", "hc", "mhc", "krom_hc", "ohc", "jpmhc"),
+)
 
 
 def stated(config: str) -> int:

@@ -77,12 +77,12 @@ def fit(
 
 
 def rotation() -> Gyroscope:
-    return Gyroscope(batch_size=16, train_samples=160, val_samples=16, time=12, dim=8)
+    return Gyroscope(batch_size=16, train_samples=800, val_samples=16, time=12, dim=8)
 
 
 def transformer(network: type[nn.Module]) -> nn.Module:
     torch.manual_seed(0)
-    return network((12, 8), 8, depth=2, width=16)
+    return network((12, 8), 8, depth=1, width=16)
 
 
 def check(trainer: Trainer, module: Regression) -> None:
@@ -121,7 +121,7 @@ def test_fifty_compiled_steps(network: type[nn.Module], precision: str, tmp_path
 def test_fifty_steps_of_a_probe(network: type[nn.Module], tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = Regression(network((8,), 8))
-    check(fit(module, Negation(batch_size=16, train_samples=160, val_samples=32, dim=8), tmp_path), module)
+    check(fit(module, Negation(batch_size=16, train_samples=800, val_samples=32, dim=8), tmp_path), module)
 
 
 class Scale(nn.Module):
