@@ -63,10 +63,14 @@ def resumed(checkpoint: str, model: Mapping[str, Any], command: str) -> None:
         command: The subcommand.
 
     Raises:
-        ValueError: They differ; names both values of the first that does.
+        ValueError: They differ (names both values of the first that does), or the file is no checkpoint.
     """
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    trained = state.get("hyper_parameters", {})
+    try:
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        trained = state.get("hyper_parameters", {})
+        state["state_dict"]
+    except Exception as error:  # whatever the unpickler makes of a damaged file
+        raise ValueError(f"{checkpoint} is damaged, or no checkpoint of this application") from error
     now = model.get("init_args", {})
     names = [name for name in trained if name in now and (command == "fit" or name == "network")]
     before = dict(flat({name: trained[name] for name in names}))
@@ -75,8 +79,9 @@ def resumed(checkpoint: str, model: Mapping[str, Any], command: str) -> None:
     if changed:
         key = changed[0]
         raise ValueError(
-            f"{checkpoint} was trained with model.init_args.{key}={before.get(key)}, and is now asked to go "
-            f"on with {after.get(key)}: leave it as it was, or start anew ({len(changed)} settings differ)"
+            f"{checkpoint} was trained with model.init_args.{key}={before.get(key)}, not {after.get(key)}: "
+            f"leave it as it was (the run's config.yaml says how), or start anew; settings that differ: "
+            f"{len(changed)}"
         )
 
 

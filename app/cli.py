@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
@@ -142,6 +142,12 @@ class CLI(LightningCLI):
         checks.monitors(trainer, self.model)
         made: Trainer = trainer
         return made
+
+    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
+        # The checkpoint's settings make a callback, which Lightning would refuse where none is wanted.
+        return super()._instantiate_trainer(
+            config, [] if config["enable_checkpointing"] is False else callbacks
+        )
 
     def _run_subcommand(self, subcommand: str) -> None:
         if not self.run:

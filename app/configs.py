@@ -37,7 +37,8 @@ def locate(name: str, folder: Path | None = None) -> Path:
     if stem in known:
         return known[stem]
     near = difflib.get_close_matches(stem, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"shipped are {', '.join(known)}"
+    experiments = ", ".join(name for name in known if "/" not in name)
+    hint = f"did you mean {near[0]}?" if near else f"shipped are {experiments}"
     raise FileNotFoundError(f"there is no config {name}; {hint}")
 
 

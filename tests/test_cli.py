@@ -117,6 +117,14 @@ def test_compiled_and_eager_checkpoints_are_the_same(run, workspace):
     assert not [key for key in state["state_dict"] if "_orig_mod" in key]
 
 
+@pytest.mark.parametrize(
+    "options", ["--trainer.precision=bf16-mixed", "--trainer.enable_checkpointing=false"]
+)
+def test_usual_options_work_with_the_shipped_settings(run, options):
+    code, _, err = run(f"{FIT} --trainer.max_epochs=1 {options}")
+    assert code == 0, err
+
+
 def test_print_config_is_a_config(run, workspace):
     code, out, _ = run(f"{FIT} --print_config")
     assert code == 0

@@ -100,13 +100,22 @@ def test_a_network_of_another_size_does_not_load(run, workspace):
     assert "was trained with model.init_args.network.init_args.depth=2" in line
 
 
+@pytest.mark.parametrize("content", [b"", b"no checkpoint", b"PK\x03\x04 cut short"])
+@pytest.mark.parametrize("command", ["fit", "test"])
+def test_a_damaged_checkpoint(run, workspace, command, content):
+    (workspace / "x.ckpt").write_bytes(content)
+    code, _, err = run(f"{QUICK.replace('fit', command, 1)} --ckpt_path x.ckpt")
+    assert code == 2
+    assert "error: x.ckpt is damaged, or no checkpoint of this application" in err
+
+
 def test_another_learning_rate_is_not_dropped_in_silence(run, workspace):
     small = "--model.init_args.network.init_args.width=8 --model.init_args.network.init_args.depth=2"
     assert run(f"{QUICK} --trainer.max_epochs=1 {small}")[0] == 0
     lr = "--model.init_args.optimizer.init_args.lr=0.5"
     code, _, err = run(f"{QUICK} --trainer.max_epochs=2 {small} --ckpt_path last {lr}")
     assert code == 2
-    assert "optimizer.init_args.lr=0.001, and is now asked to go on with 0.5" in err
+    assert "optimizer.init_args.lr=0.001, not 0.5" in err
     code, _, err = run(f"{QUICK} --trainer.max_epochs=2 {small} --ckpt_path last")
     assert code == 0, err
 

@@ -43,6 +43,14 @@ def decay_groups(module: nn.Module) -> list[dict[str, Any]]:
     return groups
 
 
+def unfuse(optimizer: Optimizer) -> None:
+    """Makes an optimizer that was asked for its fused kernel do without, in place."""
+    optimizer.defaults["fused"] = False
+    for group in optimizer.param_groups:
+        group["fused"] = False
+    optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]  # set where fused
+
+
 def is_plain(value: object) -> bool:
     """Whether a checkpoint that holds ``value`` still loads with ``weights_only=True``."""
     if isinstance(value, Mapping):
@@ -106,10 +114,9 @@ class NetworkModule(LightningModule):
         """Builds optimizer and schedule; the schedule is stepped at every optimizer step."""
         groups = decay_groups(self)
         optimizer = self.optimizer(groups)
-        # The fused kernel unscales fp16 gradients itself, so clipping before it would clip scaled ones.
-        scaled = self.trainer.precision == "16-mixed" and self.trainer.gradient_clip_val
-        if scaled and optimizer.defaults.get("fused"):
-            optimizer = self.optimizer(groups, fused=False)  # type: ignore[call-arg]
+        # A fused step unscales gradients itself, after clipping: Lightning refuses the two, bf16 included.
+        if self.trainer.precision in ("16-mixed", "bf16-mixed") and self.trainer.gradient_clip_val:
+            unfuse(optimizer)
         steps = self.trainer.estimated_stepping_batches
         if steps == float("inf"):
             raise ValueError(
