@@ -1,7 +1,7 @@
 """The Sigma-Pi layers as published: the numbers, names, defaults and state keys of PolyWeave 0.2.0.
 
 Kept as a baseline, faults included; ``app.layers.sigma_pi`` is the repaired family. Written anew from the
-equations in PolyWeave's documentation (https://pypi.org/project/polyweave, Apache-2.0), and held to its
+equations in the documentation of the PyPI package polyweave (Apache-2.0), and held to its
 numbers by tests. ``TanhSigmaPiLinear`` is the older form, which PolyWeave names but does not ship.
 """
 

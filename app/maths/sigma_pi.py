@@ -7,7 +7,7 @@ A product branch computes ∏ᵢ |xᵢ|^wᵢ as exp(Σᵢ wᵢ log |xᵢ|). Two 
 
 Everything here is element by element, so that dense and convolutional layers share it; the sum over
 the inputs is ``F.linear`` or ``F.conv2d`` in between. Source of the published equations: the documentation of
-PolyWeave 0.2.0 (https://pypi.org/project/polyweave).
+PolyWeave 0.2.0 (PyPI package polyweave).
 """
 
 from contextlib import AbstractContextManager, nullcontext
