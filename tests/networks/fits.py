@@ -28,7 +28,16 @@ class Recipe:
 
 
 def fit(build: Build, tasks: list[AnswerTask], recipe: Recipe) -> list[nn.Module]:
-    """One trained network for each task, started from the task's seed."""
+    """One trained network for each task, started from its seed; on one thread, the tensors are small."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _fit(build, tasks, recipe)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _fit(build: Build, tasks: list[AnswerTask], recipe: Recipe) -> list[nn.Module]:
     networks = []
     for task in tasks:
         torch.manual_seed(task.seed)

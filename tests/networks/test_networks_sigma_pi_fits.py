@@ -31,16 +31,17 @@ NEITHER = (products.Sine, products.Parity)
 SEEDS = range(5)
 
 RECIPE = Recipe()
+UNDECAYED = Recipe(weight_decay=0.0)  # decay does the others no good: measured
 RAMP = (RECIPE.steps // 5, 2 * RECIPE.steps // 5)
 PENALISED = Recipe(lr=1e-2, weight_decay=0.0, penalised=True)
 
 MODELS = {
     "Sigma-Pi": (partial(SigmaPiMLP, (4,), 1), RECIPE),
     "Sigma-Pi, rank 0": (partial(SigmaPiMLP, (4,), 1, bilinear_rank=0), RECIPE),
-    "PolyWeave": (partial(PolyWeaveMLP, (4,), 1), RECIPE),
-    "PolyWeave, cap 2": (partial(PolyWeaveMLP, (4,), 1, max_exponent=2.0), RECIPE),
-    "linear": (partial(PlainMLP, (4,), 1), Recipe(weight_decay=0.0)),
-    "bilinear": (partial(BilinearMLP, (4,), 1), RECIPE),
+    "PolyWeave": (partial(PolyWeaveMLP, (4,), 1), UNDECAYED),
+    "PolyWeave, cap 2": (partial(PolyWeaveMLP, (4,), 1, max_exponent=2.0), UNDECAYED),
+    "linear": (partial(PlainMLP, (4,), 1), UNDECAYED),
+    "bilinear": (partial(BilinearMLP, (4,), 1), UNDECAYED),
     "NMU": (partial(NMUNetwork, (4,), 1, ramp=RAMP), PENALISED),
     "NAC×": (partial(NACTimesNetwork, (4,), 1), Recipe(lr=1e-2, weight_decay=0.0)),
     "iNALU": (partial(INALUNetwork, (4,), 1, ramp=(RAMP[1], RAMP[1] + 1)), PENALISED),
