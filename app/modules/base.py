@@ -88,6 +88,8 @@ class NetworkModule(LightningModule):
         self.optimizer = optimizer
         self.schedule = schedule
         self.compile_network = compile_network
+        # Found once: a deep network has hundreds of parts, and asking each is not free.
+        self._constrained = tuple(part for part in network.modules() if isinstance(part, Constrained))
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the network's prediction for a batch of inputs."""
@@ -128,9 +130,8 @@ class NetworkModule(LightningModule):
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """Takes the step, then puts constrained parameters back on their sets."""
         super().optimizer_step(*args, **kwargs)
-        for module in self.network.modules():
-            if isinstance(module, Constrained):
-                module.constrain()
+        for part in self._constrained:
+            part.constrain()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keeps only plain data of the hyper-parameters, so that every checkpoint loads without pickle."""
