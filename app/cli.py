@@ -41,14 +41,16 @@ class CLI(LightningCLI):
     Args:
         arguments: The command line, without the program's name.
         run: Whether to run the subcommand; otherwise objects are made, and no run folder.
+        folder: Where the run writes; the next free one of the experiment if not given.
     """
 
-    def __init__(self, arguments: Sequence[str], run: bool = True) -> None:
+    def __init__(self, arguments: Sequence[str], run: bool = True, folder: Path | None = None) -> None:
         if not configs.DEFAULTS.is_file():
             raise FileNotFoundError(f"the installation is incomplete: {configs.DEFAULTS} is missing")
         expanded, self.stem = configs.expand(arguments)
         self.run = run
         self.folder: Path | None = None
+        self.given_folder = folder
         settings: dict[str, Any] = {
             "exit_on_error": False,
             "default_config_files": [str(configs.DEFAULTS)],
@@ -119,7 +121,9 @@ class CLI(LightningCLI):
         if checkpoint := settings.get("ckpt_path"):
             checks.resumed(checkpoint, self.config_dump["model"], str(self.subcommand))
         if self.run and not settings.trainer.get("fast_dev_run"):
-            self.folder = runs.claim(self._root(), settings.experiment, str(self.subcommand))
+            self.folder = self.given_folder or runs.claim(
+                self._root(), settings.experiment, str(self.subcommand)
+            )
             settings.trainer.default_root_dir = str(self.folder)
             for logger in loggers(settings):
                 if {"save_dir", "name", "version"} <= set(logger.init_args.keys()):

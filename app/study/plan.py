@@ -5,7 +5,7 @@ import hashlib
 import json
 from argparse import ArgumentError
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -273,7 +273,7 @@ GROUPS: dict[str, type] = {
     "exhibits": Exhibit,
 }
 PARTS: dict[str, type] = {"tuning": Tuning, "network_candidate": Model, "layer_candidate": Model}
-TEXTS = ("title", "about", "reference", "layer_argument")
+TEXTS = ("name", "title", "about", "reference", "layer_argument")
 
 
 def load(path: Path) -> Study:
@@ -290,43 +290,65 @@ def load(path: Path) -> Study:
         raise Mistake(f"{path} is no study: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise Mistake(f"{path} must be a mapping of a study's parts, got {type(content).__name__}")
+    study = restore({**content, "name": path.stem}, str(path))
+    check(study, str(path))
+    return study
+
+
+def restore(content: Mapping[str, Any], where: str) -> Study:
+    """Makes a study from its plain parts, each checked by itself.
+
+    Raises:
+        Mistake: What is wrong, where, and what would be right.
+    """
     known = (*GROUPS, *PARTS, *TEXTS)
     for key in content:
         if key not in known:
-            raise Mistake(f"{path}: a study has no part {key}{hint(str(key), known)}")
+            raise Mistake(f"{where}: a study has no part {key}{hint(str(key), known)}")
     for key in ("title", "reference", "models", "presets"):
         if not content.get(key):
-            raise Mistake(f"{path}: {key} must be given")
-    parts: dict[str, Any] = {"name": path.stem, "about": ""}
+            raise Mistake(f"{where}: {key} must be given")
+    parts: dict[str, Any] = {}
     for key, kind in GROUPS.items():
         entries = content.get(key) or {}
         if not isinstance(entries, dict):
-            raise Mistake(f"{path}: {key} must map names to entries, got {type(entries).__name__}")
-        parts[key] = {
-            str(name): parse(kind, entry, f"{path}: {key}.{name}") for name, entry in entries.items()
-        }
+            raise Mistake(f"{where}: {key} must map names to entries, got {type(entries).__name__}")
+        parts[key] = {str(name): parse(kind, one, f"{where}: {key}.{name}") for name, one in entries.items()}
     for key, kind in PARTS.items():
         if content.get(key) is not None:
-            parts[key] = parse(kind, content[key], f"{path}: {key}")
+            parts[key] = parse(kind, content[key], f"{where}: {key}")
     for key in TEXTS:
         value = content.get(key, "")
         if not isinstance(value, str):
-            raise Mistake(f"{path}: {key} must be text, got {value!r}")
+            raise Mistake(f"{where}: {key} must be text, got {value!r}")
         parts[key] = " ".join(value.split())
-    study = Study(**parts)
-    check(study, str(path))
-    return study
+    return Study(**parts)
+
+
+FREE = ("settings", "arguments", "schedules", "tuning")
+"""Parts of parts that hold settings."""
+
+
+def all_mappings(value: Mapping[str, Any]) -> bool:
+    """Whether every value is a mapping."""
+    return all(isinstance(one, dict) for one in value.values())
 
 
 def parse(kind: type[T], entry: object, where: str) -> T:
     """Makes a part from its mapping, with types checked."""
     if not isinstance(entry, dict):
         raise Mistake(f"{where} must be a mapping, got {entry!r}")
+    # Settings are for another parser: this one would make objects of class paths among them.
+    aside = {name: entry[name] for name in FREE if name in entry}
+    for name, value in aside.items():
+        if not isinstance(value, dict) or (name == "schedules" and not all_mappings(value)):
+            raise Mistake(f"{where}: {name} must be a mapping, got {value!r}")
+    stubs: Settings = {name: {} for name in aside}
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--part", type=kind)
     try:
-        parsed: Namespace = parser.parse_object({"part": entry})
-        made: T = parser.instantiate(parsed).part
+        parsed: Namespace = parser.parse_object({"part": {**entry, **stubs}})
+        made: T = replace(parser.instantiate(parsed).part, **aside)
     except ArgumentError as error:
         options = [option.name for option in dataclasses.fields(kind)]  # type: ignore[arg-type]
         message = explain(str(error), options)
