@@ -23,7 +23,7 @@ Options of a command: python -m app fit --help. Add --debug to see where an erro
 """
 
 TRAINING = ("fit", "validate", "test", "predict")
-OWN = {"study": "app.study.study_command"}
+OWN = {"study": "app.study.study_command", "report": "app.study.report_command"}
 """Commands with a parser of their own, by the module whose ``main(arguments)`` runs them."""
 COMMANDS = (*TRAINING, *OWN)
 

@@ -111,7 +111,7 @@ def test_claims_are_not_moved_afterwards(tmp_path):
     assert finish(start(tmp_path))[0] == 0
     content["claims"]["better_than_chance"]["value"] = 0.05
     small.write(tmp_path, content)
-    code, out, err = finish(start(tmp_path))
+    code, _, err = finish(start(tmp_path))
     assert code == 2
     assert err.count("\n") == 1
     assert "the claims of small_study have changed" in err
