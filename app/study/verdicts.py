@@ -177,7 +177,7 @@ def values(claim: Claim, model: str, results: Results) -> tuple[pd.Series, tuple
     lost = [int(seed) for seed in status.index[~status.isin([DONE, DIVERGED])]]
     if lost:
         notes.append(f"{model} lacks the seeds {', '.join(map(str, lost))}")
-    return column[np.isfinite(column)], tuple(notes)
+    return column[np.isfinite(column) & status.isin([DONE, DIVERGED])], tuple(notes)
 
 
 def subject(claim: Claim, study: Study) -> Task | Measurement:
