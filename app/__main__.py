@@ -1,7 +1,9 @@
 """``python -m app``: chooses the subcommand and turns every failure into one line and an exit code."""
 
 import difflib
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 WELCOME = """\
@@ -41,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the program's name; those of the process if not given.
 
     Returns:
-        The exit code: 0, 1 for a run that failed, 2 for a mistake in what was asked for.
+        The exit code: 0, 1 for a run that failed, 2 for a mistake in what was asked for, and 128 plus the
+        number of the signal that ended the run.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
@@ -55,15 +58,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: there is no command {given[0]}; {hint}", file=sys.stderr)
         return 2
 
+    from app.callbacks.interruption import Interrupted, at_once
     from app.cli import CLI
     from app.errors import RunFailed, one_line
     from app.quiet import silence
 
     silence()
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, at_once) if in_main_thread else None
     try:
         CLI(given)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except Interrupted as stop:
+        print(f"error: {stop}", file=sys.stderr)
+        return stop.exit_code
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
@@ -72,6 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1 if isinstance(error, RunFailed) else 2
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
     return 0
 
 
