@@ -19,6 +19,17 @@ INHERITED = (
 )
 
 
+def environment(*paths: Path) -> dict[str, str]:
+    """What a command is given: one thread, no GPU, the repository, and a free port of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = {name: value for name, value in os.environ.items() if name not in INHERITED}
+    env |= {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY, *paths)))}
+    return env
+
+
 def run_limited(command: list[str], seconds: float, cwd: Path, *paths: Path) -> tuple[int, str]:
     """Runs a command in a process group of its own and kills the whole group when time is up.
 
@@ -31,14 +42,8 @@ def run_limited(command: list[str], seconds: float, cwd: Path, *paths: Path) -> 
     Returns:
         The exit code and everything it printed.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {name: value for name, value in os.environ.items() if name not in INHERITED}
-    env |= {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY, *paths)))}
     process = subprocess.Popen(
-        command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        command, env=environment(*paths), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
     )  # fmt: skip
     try:
