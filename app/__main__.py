@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from app.cli import CLI
     from app.errors import RunFailed, one_line
     from app.quiet import silence
+    from app.ranks import rank, tell
 
     silence()
     in_main_thread = threading.current_thread() is threading.main_thread()
@@ -71,7 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Interrupted as stop:
-        print(f"error: {stop}", file=sys.stderr)
+        if rank():
+            return 0  # the first process tells, and has the code; another with one would be a failure
+        tell(str(stop))
         return stop.exit_code
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
@@ -79,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        tell(one_line(error))
         return 1 if isinstance(error, RunFailed) else 2
     finally:
         if before is not None:

@@ -19,6 +19,7 @@ from app.callbacks import NonFiniteError
 from app.callbacks.checkpoint import STATE, RunCheckpoint
 from app.checkpoint_io import AtomicCheckpointIO, CheckpointError
 from app.errors import Mistake, RunFailed, explain, one_line
+from app.ranks import RankDied, Watch
 
 EXAMPLES = {
     "fit": "python -m app fit --config z_plane_digits --trainer.max_epochs=5",
@@ -190,10 +191,11 @@ class CLI(LightningCLI):
         if not self.run:
             return
         try:
-            super()._run_subcommand(subcommand)
+            with Watch(self.trainer):
+                super()._run_subcommand(subcommand)
         except Exception as error:
             began = self.trainer.fit_loop.epoch_loop.batch_progress.total.completed > 0
-            if began or isinstance(error, (NonFiniteError, CheckpointError)):
+            if began or isinstance(error, (NonFiniteError, CheckpointError, RankDied)):
                 raise RunFailed(one_line(error)) from error
             raise
         except SystemExit:

@@ -16,6 +16,8 @@ INHERITED = (
     "GROUP_RANK",
     "PL_GLOBAL_SEED",
     "APP_RUN_FOLDER",
+    "APP_RANK_NOTES",
+    "APP_RANK_STARTER",
 )
 
 
