@@ -22,7 +22,7 @@ COPY README.md LICENSE ./
 COPY app app
 COPY configs configs
 COPY datamodules datamodules
-RUN pip install --no-deps . && python -m compileall -q /opt/venv/lib
+RUN pip install --no-deps .
 
 FROM python:${PYTHON}-slim
 COPY --from=build /opt/venv /opt/venv

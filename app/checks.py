@@ -33,6 +33,16 @@ def devices(settings: Namespace) -> None:
         raise ValueError(f"trainer.devices must be at most {cores}, the number of CPU cores, got {asked}")
 
 
+def intervals(settings: Namespace) -> None:
+    """Refuses a validation every zero batches, by which Lightning would divide.
+
+    Raises:
+        ValueError: It was asked for.
+    """
+    if settings.trainer.val_check_interval == 0:
+        raise ValueError("trainer.val_check_interval must be above 0, got 0")
+
+
 def monitors(trainer: Trainer, module: LightningModule) -> None:
     """Refuses to watch a metric that the module does not log, or that is never computed.
 

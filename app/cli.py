@@ -121,11 +121,14 @@ class CLI(LightningCLI):
         self.saved = settings.clone()
         self.saved.ckpt_path = None  # the saved settings make the run again, from its start
         checks.devices(settings)
+        checks.intervals(settings)
         # Checkpoints take their hyper-parameters from the dump, which leaves out what is linked.
         self._dump_config()
         sizes.complete(self.config_dump, settings)
         home = self._check_checkpoint(settings.get("ckpt_path"))
         if self.run and not settings.trainer.get("fast_dev_run"):
+            if home is not None:
+                runs.check_writable(home)
             self.folder = home or runs.claim(self._root(), settings.experiment, str(self.subcommand))
             settings.trainer.default_root_dir = str(self.folder)
             for logger in loggers(settings):

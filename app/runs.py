@@ -58,6 +58,17 @@ def home(checkpoint: Path) -> Path | None:
     return folder if checkpoint.parent.name == "checkpoints" and (folder / CONFIG).is_file() else None
 
 
+def check_writable(folder: Path) -> None:
+    """Refuses to go on with a run in a folder that cannot be written to.
+
+    Raises:
+        PermissionError: It cannot.
+    """
+    for path in (folder, folder / "checkpoints"):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(f"the run folder {path} cannot be written to")
+
+
 def number_of(path: Path, prefix: str) -> int:
     """Returns the number in a run folder's name, −1 where it is another kind of name."""
     head, _, tail = path.name.rpartition("_")
