@@ -100,6 +100,8 @@ def continued(path: str, state: Mapping[str, Any], model: Mapping[str, Any]) -> 
     Raises:
         ValueError: They differ.
     """
+    if missing := [key for key in ("optimizer_states", "lr_schedulers") if key not in state]:
+        raise ValueError(f"{path} can be evaluated, but not gone on with: it has no {' and no '.join(missing)}")
     names = list(state.get("hyper_parameters", {}))
     refuse(path, changes(trained_with(state, model, names), chosen(model, names)))
 

@@ -215,7 +215,7 @@ def test_mnist_labels_out_of_range(run, workspace, write_mnist):
     fails(run, MNIST)
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", [how for how in HOWS if how != "longer"])  # a pickle says where it ends
 def test_a_damaged_cifar_file(run, workspace, write_cifar, how):
     damage(write_cifar(workspace) / "data_batch_3", how)
     fails(run, MNIST.replace("data/mnist", "data/cifar10"))
