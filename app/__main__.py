@@ -1,6 +1,7 @@
 """``python -m app``: chooses the subcommand and turns every failure into one line and an exit code."""
 
 import difflib
+import importlib
 import signal
 import sys
 import threading
@@ -16,13 +17,17 @@ Train, watch and judge geometric networks against their baselines.
   python -m app test     --config z_plane_digits --ckpt_path best
   python -m app predict  --config z_plane_digits --ckpt_path best
   tensorboard --logdir runs                        watch it
+  python -m app study z_plane --preset=quick       settle claims by a grid of runs, and write a page
 
 Shipped experiments: {experiments}
 Models and data to combine: {components}
 Options of a command: python -m app fit --help. Add --debug to see where an error came from.
 """
 
-COMMANDS = ("fit", "validate", "test", "predict")
+TRAINING = ("fit", "validate", "test", "predict")
+OWN = {"study": "app.study.study_command", "report": "app.study.report_command"}
+"""Commands with a parser of their own, by the module whose ``main(arguments)`` runs them."""
+COMMANDS = (*TRAINING, *OWN)
 
 
 def welcome() -> str:
@@ -68,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, at_once) if in_main_thread else None
     try:
+        if given[0] in OWN:
+            return int(importlib.import_module(OWN[given[0]]).main(given[1:]))
         CLI(given)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)

@@ -12,7 +12,6 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from app.errors import hint
 from app.modules import NetworkModule
 
-
 FIXED = ("model", "data", "seed_everything")
 """Settings that a run which goes on must have kept."""
 
@@ -101,7 +100,9 @@ def continued(path: str, state: Mapping[str, Any], model: Mapping[str, Any]) -> 
         ValueError: They differ.
     """
     if missing := [key for key in ("optimizer_states", "lr_schedulers") if key not in state]:
-        raise ValueError(f"{path} can be evaluated, but not gone on with: it has no {' and no '.join(missing)}")
+        raise ValueError(
+            f"{path} can be evaluated, but not gone on with: it has no {' and no '.join(missing)}"
+        )
     names = list(state.get("hyper_parameters", {}))
     refuse(path, changes(trained_with(state, model, names), chosen(model, names)))
 

@@ -47,15 +47,17 @@ class CLI(LightningCLI):
     Args:
         arguments: The command line, without the program's name.
         run: Whether to run the subcommand; otherwise objects are made, and no run folder.
+        folder: Where the run writes; the next free one of the experiment if not given.
     """
 
-    def __init__(self, arguments: Sequence[str], run: bool = True) -> None:
+    def __init__(self, arguments: Sequence[str], run: bool = True, folder: Path | None = None) -> None:
         if not configs.DEFAULTS.is_file():
             raise FileNotFoundError(f"the installation is incomplete: {configs.DEFAULTS} is missing")
         expanded, self.stem = configs.expand(arguments)
         self.run = run
         self.folder: Path | None = None
         self.reached: dict[str, Any] | None = None
+        self.given_folder = folder
         settings: dict[str, Any] = {
             "exit_on_error": False,
             "default_config_files": [str(configs.DEFAULTS)],
@@ -129,7 +131,11 @@ class CLI(LightningCLI):
         if self.run and not settings.trainer.get("fast_dev_run"):
             if home is not None:
                 runs.check_writable(home)
-            self.folder = home or runs.claim(self._root(), settings.experiment, str(self.subcommand))
+            self.folder = (
+                home
+                or self.given_folder
+                or runs.claim(self._root(), settings.experiment, str(self.subcommand))
+            )
             settings.trainer.default_root_dir = str(self.folder)
             for logger in loggers(settings):
                 if {"save_dir", "name", "version"} <= set(logger.init_args.keys()):
@@ -143,7 +149,7 @@ class CLI(LightningCLI):
             raise
 
     def _check_checkpoint(self, path: str | None) -> Path | None:
-        """Refuses a checkpoint that does not go with the settings; returns the folder of a run to go on with."""
+        """Refuses a checkpoint that does not go with the settings; returns the run folder to go on in."""
         if not path:
             return None
         state, model = checks.checkpoint(path), self.config_dump["model"]
@@ -163,7 +169,7 @@ class CLI(LightningCLI):
             results.show_resumed(home, state["global_step"], changed)
         return home
 
-    def before_fit(self) -> None:
+    def _rewind(self) -> None:
         """Takes the logs of a run that goes on back to where its checkpoint was."""
         if self.reached is not None and self.folder is not None and self.trainer.is_global_zero:
             logs.rewind(self.folder, self.reached)
@@ -193,6 +199,7 @@ class CLI(LightningCLI):
     def _run_subcommand(self, subcommand: str) -> None:
         if not self.run:
             return
+        self._rewind()
         try:
             with Watch(self.trainer):
                 super()._run_subcommand(subcommand)

@@ -59,8 +59,8 @@ def explain(message: str, options: Sequence[str] = ()) -> str:
     causes = [line for line in lines if line and not line.startswith(AROUND)]
     cause = " ".join((causes[0] if keys or classes else " ".join(causes)).split()) if causes else ""
 
-    if not cause and (found := re.findall(r"Not a valid subclass of (\w+)", text)):
-        return f"{where} must be a {found[-1]}, given by its class_path, got {shortened(value)}"
+    if not cause and (kinds := re.findall(r"Not a valid subclass of (\w+)", text)):
+        return f"{where} must be a {kinds[-1]}, given by its class_path, got {shortened(value)}"
     if "loading state_dict" in cause:
         keys = re.findall(r'"([^"]+)"', cause) or re.findall(r"size mismatch for ([^:]+):", cause)
         return (

@@ -19,7 +19,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return (str(value.dtype), tuple(value.shape), value.detach().cpu().contiguous().numpy().tobytes())
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in sorted(value.items(), key=lambda x: str(x[0])) if key not in ELSEWHERE}
+        return {
+            str(key): plain(item)
+            for key, item in sorted(value.items(), key=lambda x: str(x[0]))
+            if key not in ELSEWHERE
+        }
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value

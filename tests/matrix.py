@@ -3,7 +3,7 @@
     python -m tests.matrix 1 FOLDER
     python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.matrix 2 FOLDER
 
-What comes out lies in FOLDER/<ranks>.pt: weights before and after, metrics of the test of the one-rank weights.
+What comes out lies in FOLDER/<ranks>.pt: weights before and after, test metrics of the one-rank weights.
 """
 
 import sys

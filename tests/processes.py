@@ -45,8 +45,8 @@ def run_limited(command: list[str], seconds: float, cwd: Path, *paths: Path) -> 
         The exit code and everything it printed.
     """
     process = subprocess.Popen(
-        command, env=environment(*paths), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
+        command, env=environment(*paths), cwd=cwd, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
     try:
         output, _ = process.communicate(timeout=seconds)

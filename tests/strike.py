@@ -6,7 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PLACES = ("never", "half-written draft", "before the rename", "after the rename", "validation", "end of validation")
+PLACES = (
+    "never",
+    "half-written draft",
+    "before the rename",
+    "after the rename",
+    "validation",
+    "end of validation",
+)
 
 
 def aim(place: str, times: int) -> None:

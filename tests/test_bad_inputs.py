@@ -36,7 +36,10 @@ def whole(*names: str) -> dict[str, Any]:
     for name in names:
         content = yaml.safe_load((SHIPPED / f"{name}.yaml").read_text())
         includes = [item.removesuffix(".yaml") for item in content.pop("include", [])]
-        merge(merged, whole(*(item if (SHIPPED / f"{item}.yaml").is_file() else f"model/{item}" for item in includes)))
+        merge(
+            merged,
+            whole(*(item if (SHIPPED / f"{item}.yaml").is_file() else f"model/{item}" for item in includes)),
+        )
         merge(merged, content)
     return merged
 
@@ -109,7 +112,7 @@ VALUES: dict[str, dict[str, Any]] = {
         ("data", "init_args", "train_samples"): (0, 10**9),
         ("model",): (3, {"class_path": "app.modules.Clasification"}),
         ("model", "class_path"): ("app.networks.ZPlaneMLP", "os.path", "no.such.Thing"),
-        ("model", "init_args", "network"): (3, {"class_path": "app.networks.Missing"}, {"class_path": "math.pi"}),
+        ("model", "init_args", "network"): tuple({"class_path": path} for path in ("app.networks.No", "math.pi")) + (3,),
         ("model", "init_args", "optimizer"): ({"class_path": "torch.optim.Adamm"}, 5),
         ("model", "init_args", "schedule"): ({"class_path": "app.modules.Cosine"},),
         (*NET, "depth"): (0, -3, "deep", 1.5),
@@ -198,8 +201,10 @@ def damage(path: Path, how: str) -> None:
 
 
 HOWS = ("empty", "truncated", "longer", "noise", "text", "missing", "folder")
-MNIST = f"fit --config model/z_plane --config data/mnist {QUIET} --data.init_args.root=. --data.init_args.download=false"
-MNIST += " --data.init_args.verify_checksums=false --data.init_args.batch_size=10"
+MNIST = f"fit --config model/z_plane --config data/mnist {QUIET} --data.init_args.root=."
+MNIST += (
+    " --data.init_args.download=false --data.init_args.verify_checksums=false --data.init_args.batch_size=10"
+)
 MNIST += " --model.init_args.network.init_args.depth=2 --model.init_args.network.init_args.width=8"
 
 
@@ -272,8 +277,9 @@ def unmatched(state: dict[str, Any]) -> None:
 
 
 DAMAGED = {
-    **{f"cut at {share:.0%}": (lambda good, s=share: good[: int(len(good) * s)]) for share in (0, 0.001, 0.1, 0.5, 0.9, 0.999)},
-    "middle overwritten": lambda good: good[: len(good) // 2 - 5000] + b"\xff" * 10000 + good[len(good) // 2 + 5000 :],
+    **{f"cut at {share}": (lambda good, s=share: good[: int(len(good) * s)])
+       for share in (0, 0.001, 0.1, 0.5, 0.9, 0.999)},
+    "middle overwritten": lambda good: good[:9000] + b"\xff" * (len(good) - 18000) + good[-9000:],
     "text": lambda good: b"hello",
     "another pickle": lambda good: pickle.dumps({"state_dict": {}}),
     "an object": lambda good: pickle.dumps(Path("x")),

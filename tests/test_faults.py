@@ -1,4 +1,4 @@
-"""Faults of disks and files in the midst of a run: one line, nothing half written, what was there untouched."""
+"""Faults of disks and files during a run: one line, nothing half written, what was there untouched."""
 
 import os
 import resource
@@ -15,7 +15,9 @@ from app.modules import Classification
 from tests.processes import environment
 
 QUIET = "--trainer.accelerator=cpu --trainer.enable_progress_bar=false --trainer.enable_model_summary=false"
-FIT = f"fit --config z_plane_digits {QUIET} --trainer.max_epochs=1 --model.init_args.network.init_args.depth=6"
+FIT = (
+    f"fit --config z_plane_digits {QUIET} --trainer.max_epochs=1 --model.init_args.network.init_args.depth=6"
+)
 NOBODY = 65534
 
 

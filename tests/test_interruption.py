@@ -43,7 +43,9 @@ def interrupt(monkeypatch, signum: int, step: str, times: int) -> None:
         (signal.SIGINT, 130, "training_step", 40, 40),
     ],
 )
-def test_a_signal_ends_a_fit_with_a_checkpoint(run, workspace, monkeypatch, signum, code, step, times, reached):
+def test_a_signal_ends_a_fit_with_a_checkpoint(
+    run, workspace, monkeypatch, signum, code, step, times, reached
+):
     assert run(f"{FIT} --experiment=whole")[0] == 0
     with monkeypatch.context() as patch:
         interrupt(patch, signum, step, times)

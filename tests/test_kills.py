@@ -85,8 +85,9 @@ def test_ten_kills(tmp_path):
     expected = whole()
     with ThreadPoolExecutor(2) as pool:
         rows = list(pool.map(one, range(len(KILLS))))
-    print(f"\n #  struck                     last.ckpt  draft left      weights       logs          all {len(expected)}")
-    print(f" -  never                        80  -               {expected['weights']}  {expected['metrics.csv']}")
+    n = len(expected)
+    print(f"\n #  struck                     last.ckpt  draft left      weights       logs          all {n}")
+    print(f" -  {'never':<26}   80  {'-':<15} {expected['weights']}  {expected['metrics.csv']}")
     for row, found in rows:
         agree = "agree" if found == expected else f"differ: {[k for k in found if found[k] != expected[k]]}"
         print(f"{row} {found['weights']}  {found['metrics.csv']}  {agree}")

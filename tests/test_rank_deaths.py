@@ -1,5 +1,6 @@
-"""One of two ranks dies: the run ends soon, with one message that names it, and a checkpoint to go on from."""
+"""One of two ranks dies: the run ends soon, with one message that names it, and a checkpoint."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -41,10 +42,8 @@ def running(tmp_path):
         assert last.is_file(), (tmp_path / "errors").read_text()
         yield process, last
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def lines(folder: Path) -> list[str]:

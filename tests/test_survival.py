@@ -1,7 +1,6 @@
 """A run that was cut off and resumed is, bit for bit, the run that was not."""
 
 import pytest
-import torch
 
 from app.modules import Classification
 from tests.fingerprints import events, fingerprint

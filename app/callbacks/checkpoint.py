@@ -151,7 +151,9 @@ class RunCheckpoint(ModelCheckpoint):
         """Restores the scores; the folder may have moved with its run."""
         before, here = state_dict.get("dirpath"), self.dirpath
         if before and here and before != here:
-            names = [Path(path).name for path in (state_dict["best_model_path"], state_dict["last_model_path"])]
+            names = [
+                Path(path).name for path in (state_dict["best_model_path"], state_dict["last_model_path"])
+            ]
             if any((Path(here) / name).is_file() for name in names if name):
                 state_dict = _moved(state_dict, Path(before), Path(here))
         super().load_state_dict(state_dict)

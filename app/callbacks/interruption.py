@@ -7,8 +7,8 @@ import threading
 from types import FrameType
 from typing import Any
 
+from lightning.fabric.plugins.environments import SLURMEnvironment
 from lightning.pytorch import Trainer
-from lightning.pytorch.plugins.environments import SLURMEnvironment
 
 
 class Interrupted(BaseException):

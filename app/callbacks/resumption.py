@@ -14,7 +14,7 @@ from torchmetrics import Metric
 def random_states() -> dict[str, Any]:
     """Returns the states of Python's, NumPy's and PyTorch's generators as plain data and tensors."""
     version, words, gauss = random.getstate()
-    _, key, position, has_gauss, cached = np.random.get_state(legacy=True)
+    _, key, position, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002  what others draw from
     states = {
         "python": {"version": version, "words": torch.tensor(words), "gauss": gauss},
         "numpy": {
@@ -35,7 +35,7 @@ def set_random_states(states: Mapping[str, Any]) -> None:
     python, numpy = states["python"], states["numpy"]
     random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
     key = numpy["key"].numpy().astype(np.uint32)
-    np.random.set_state(("MT19937", key, numpy["position"], numpy["has_gauss"], numpy["cached"]))
+    np.random.set_state(("MT19937", key, numpy["position"], numpy["has_gauss"], numpy["cached"]))  # noqa: NPY002
     torch.set_rng_state(states["torch"].cpu())
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"].cpu())
@@ -44,7 +44,10 @@ def set_random_states(states: Mapping[str, Any]) -> None:
 def metric_states(module: LightningModule) -> dict[str, Any]:
     """Returns what the module's metrics have gathered in this process, those that have seen anything."""
     return {
-        name: {"updates": metric._update_count, "values": {k: _copied(getattr(metric, k)) for k in metric._defaults}}
+        name: {
+            "updates": metric._update_count,
+            "values": {k: _copied(getattr(metric, k)) for k in metric._defaults},
+        }
         for name, metric in _metrics(module)
         if metric._update_count
     }
@@ -98,9 +101,10 @@ def load_positions(trainer: Trainer) -> None:
     counters were loaded, and are not made again.
     """
     fit = trainer.fit_loop
-    if fit.restarting and fit._combined_loader is not None and fit._combined_loader_states_to_load:
+    fetcher = fit._data_fetcher
+    if fit.restarting and fetcher is not None and fit._combined_loader_states_to_load:
         fit._load_combined_loader_states()
-        iter(fit._data_fetcher)  # a loader may read its state when it is asked for an iterator
+        iter(fetcher)  # a loader may read its state when it is asked for an iterator
 
 
 def skip_recount(trainer: Trainer) -> None:

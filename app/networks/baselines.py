@@ -72,6 +72,43 @@ class DeepMLP(nn.Module):
         return prediction
 
 
+class LayeredMLP(nn.Module):
+    """Any layer in the trunk of the others: x → encoder → ``depth`` layers → head, and nothing else.
+
+    Args:
+        input_shape, num_outputs, depth, width: as in ``DeepMLP``.
+        layer: makes a layer, activation and start included, from (features_in, features_out).
+
+    Shape: ``[B, *input_shape] → [B, num_outputs]``.
+
+    Raises:
+        ValueError: a size that is not positive.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_outputs: int,
+        layer: Callable[[int, int], nn.Module],
+        depth: int = 100,
+        width: int = 128,
+    ) -> None:
+        super().__init__()
+        check_sizes(input_shape, num_outputs, depth, width)
+        features = math.prod(input_shape)
+        self.encoder = orthogonal_map(features, width, unit_variance_gain(features, width))
+        self.layers = nn.ModuleList(layer(width, width) for _ in range(depth))
+        self.head = orthogonal_map(width, num_outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the prediction."""
+        h = self.encoder(x.flatten(1))
+        for layer in self.layers:
+            h = layer(h)
+        prediction: Tensor = self.head(h)
+        return prediction
+
+
 class HardTanhMLP(DeepMLP):
     """Hard-tanh, gain 1: radial bounding of single components."""
 

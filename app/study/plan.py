@@ -1,0 +1,423 @@
+"""A study as its file says it: tasks, models, measurements, tuning, and the claims that it settles."""
+
+import dataclasses
+import hashlib
+import json
+from argparse import ArgumentError
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from jsonargparse import ArgumentParser, Namespace
+
+from app.errors import Mistake, explain, hint
+
+Settings = dict[str, Any]
+"""Dotted setting → value, as on the command line."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What models are trained on and judged by.
+
+    Args:
+        label: As the page shows it.
+        include: Configs merged for every run of the task, before the model's.
+        metric: By which models are compared, as it is logged; a difference of two is ``a - b``.
+        better: Whether a higher or a lower value is better.
+        settings: Of every run of the task.
+        seeded: Settings that get the run's seed, beside ``seed_everything``.
+        floors: Predictor → its value of the metric: the trivial one first, the ideal one if it is known.
+            A run that diverged counts as the first.
+    """
+
+    label: str
+    include: list[str]
+    metric: str
+    better: Literal["higher", "lower"]
+    settings: Settings = field(default_factory=dict)
+    seeded: list[str] = field(default_factory=lambda: ["data.init_args.seed"])
+    floors: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with its recipe.
+
+    Args:
+        label: As the page shows it.
+        include: Configs merged for every run of the model, after the task's.
+        settings: Of every run of the model.
+        tasks: Names of those it is trained on; all if empty.
+        tuned: Whether the tuning grid is searched for it; otherwise its settings are those given.
+        sized: Argument of the network, a width or a depth, by which it is matched in trained parameters to
+            the study's reference; left alone if empty.
+        step: What ``sized`` must be a multiple of.
+        note: Settings that are ours and not published, and whatever else a reader must know.
+    """
+
+    label: str
+    include: list[str]
+    settings: Settings = field(default_factory=dict)
+    tasks: list[str] = field(default_factory=list)
+    tuned: bool = True
+    sized: str = ""
+    step: int = 1
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Something that is measured without a fit: a function of the seed that returns model → metric → value.
+
+    A value that is a list of pairs is drawn (exhibits of the kind ``points``). Several may share one call:
+    they have the same ``run``, function and arguments, and the function returns name of the measurement →
+    model → metric → value.
+
+    Args:
+        label: As the page shows it.
+        function: Dotted path of ``function(seed, **arguments)``.
+        metric: The one that stands first on the page.
+        better: Whether a higher or a lower value is better.
+        arguments: Of the function.
+        floors: As in ``Task``.
+        run: Name of the shared call; its own if empty.
+    """
+
+    label: str
+    function: str
+    metric: str
+    better: Literal["higher", "lower"] = "lower"
+    arguments: Settings = field(default_factory=dict)
+    floors: dict[str, float] = field(default_factory=dict)
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The budget that every tuned model gets: one run a point of the grid, chosen on validation.
+
+    Args:
+        metric: By which a point is chosen, of the last epoch.
+        better: Whether a higher or a lower value is better.
+        learning_rates: Of the grid.
+        schedules: Label → settings, of the grid.
+        seed: Of all runs of the grid; none of the study's.
+    """
+
+    metric: str
+    better: Literal["higher", "lower"]
+    learning_rates: list[float]
+    schedules: dict[str, Settings]
+    seed: int = 1000
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How much of the study is run.
+
+    Args:
+        note: What was cut, as the page says it.
+        seeds: Of every model.
+        published_size: Whether sizes are those that the claims were made at.
+        models: Names of those that are run; all if empty.
+        tasks: Names of those that are run; all if empty.
+        measurements: Names of those that are run; all if empty.
+        settings: Of every run, over the task's and the model's.
+        tuning: Of every tuning run, over the others.
+    """
+
+    note: str
+    seeds: list[int]
+    published_size: bool = False
+    models: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+    measurements: list[str] = field(default_factory=list)
+    settings: Settings = field(default_factory=dict)
+    tuning: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence that the study settles.
+
+    With d the difference of ``metric`` between ``model`` and what it is compared with (of logarithms with the
+    scale ``ratio``), it holds where d > margin (``greater``), d < −margin (``less``) or |d| < margin
+    (``equal``).
+
+    Args:
+        claim: In the source's own numbers.
+        source: Where it is made.
+        task: A task or a measurement.
+        models: Each must hold.
+        kind: What is claimed of d.
+        metric: As in ``Task``; the task's own if empty.
+        against: Models compared with, each; paired by seed.
+        value: What is compared with where ``against`` is empty.
+        margin: ≥ 0, in units of the metric, or a factor's logarithm.
+        scale: ``ratio`` for losses.
+        published_size: Whether it was made at a certain size, so that smaller runs settle nothing about it.
+        grid: Models with other values of what was not published. The claim fails only if it fails for all of
+            them too; where it is empty and ``unpublished`` is not, a failure settles nothing.
+        unpublished: Settings that are not published and are ours.
+        condition: Under which a claim that fails would hold.
+    """
+
+    claim: str
+    source: str
+    task: str
+    models: list[str]
+    kind: Literal["greater", "less", "equal"]
+    metric: str = ""
+    against: list[str] = field(default_factory=list)
+    value: float | None = None
+    margin: float = 0.0
+    scale: Literal["difference", "ratio"] = "difference"
+    published_size: bool = True
+    grid: list[str] = field(default_factory=list)
+    unpublished: str = ""
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or a figure of the page, beside those that every study has.
+
+    Args:
+        title: Says what it shows.
+        kind: ``table``: models × metrics, mean ± standard deviation. ``curves``: the first metric over
+            training steps, one line a model. ``trend``: the first metric over ``x``. ``bars``: the first
+            metric, a dot a seed. ``points``: pairs that a measurement
+            returned, with the diagonal. ``scatter``: the second metric over the first, a dot a run.
+        tasks: Tasks or measurements, one panel or block of rows each.
+        metrics: As in ``Task``.
+        models: All of the task if empty.
+        x: For ``trend``: label of a line → model → its place on the axis.
+        x_label: Of the axis.
+        log: Whether the metric's axis is logarithmic.
+        note: How to read it.
+    """
+
+    title: str
+    kind: Literal["table", "curves", "trend", "bars", "scatter", "points"]
+    tasks: list[str]
+    metrics: list[str]
+    models: list[str] = field(default_factory=list)
+    x: dict[str, dict[str, float]] = field(default_factory=dict)
+    x_label: str = ""
+    log: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study, checked.
+
+    Args:
+        name: The file's stem.
+        title: Of the page.
+        about: What is asked, in a paragraph.
+        reference: The model that others are sized by.
+        tasks, models, measurements, presets, claims, exhibits: By name.
+        tuning: The grid; none where no model is tuned.
+        network_candidate: Recipe of a user's network: its class path goes to ``network.class_path``.
+        layer_candidate: Recipe of a user's layer: its class path goes to the argument ``layer_argument``.
+        layer_argument: Of the network of ``layer_candidate``.
+    """
+
+    name: str
+    title: str
+    about: str
+    reference: str
+    tasks: Mapping[str, Task]
+    models: Mapping[str, Model]
+    measurements: Mapping[str, Measurement]
+    presets: Mapping[str, Preset]
+    claims: Mapping[str, Claim]
+    exhibits: Mapping[str, Exhibit]
+    tuning: Tuning | None = None
+    network_candidate: Model | None = None
+    layer_candidate: Model | None = None
+    layer_argument: str = ""
+
+    def claims_hash(self) -> str:
+        """The SHA-256 of the claims, by which a page shows that no margin was moved after the fact."""
+        return claims_hash(self.claims)
+
+    def chosen(
+        self, preset: str
+    ) -> tuple[Mapping[str, Task], Mapping[str, Model], Mapping[str, Measurement]]:
+        """Returns the tasks, models and measurements of a preset."""
+        picked = self.presets[preset]
+        return (
+            pick(self.tasks, picked.tasks),
+            pick(self.models, picked.models),
+            pick(self.measurements, picked.measurements),
+        )
+
+
+def claims_hash(claims: Mapping[str, Claim]) -> str:
+    """The SHA-256 of claims in canonical form."""
+    plain = {name: dataclasses.asdict(claim) for name, claim in claims.items()}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def pick(entries: Mapping[str, T], names: list[str]) -> Mapping[str, T]:
+    """Returns the named entries, all where no name is given."""
+    return {name: entries[name] for name in names} if names else entries
+
+
+GROUPS: dict[str, type] = {
+    "tasks": Task,
+    "models": Model,
+    "measurements": Measurement,
+    "presets": Preset,
+    "claims": Claim,
+    "exhibits": Exhibit,
+}
+PARTS: dict[str, type] = {"tuning": Tuning, "network_candidate": Model, "layer_candidate": Model}
+TEXTS = ("name", "title", "about", "reference", "layer_argument")
+
+
+def load(path: Path) -> Study:
+    """Reads and checks a study's file.
+
+    Raises:
+        Mistake: What is wrong, where, and what would be right.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Mistake(f"there is no study {path}") from None
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Mistake(f"{path} is no study: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise Mistake(f"{path} must be a mapping of a study's parts, got {type(content).__name__}")
+    study = restore({**content, "name": path.stem}, str(path))
+    check(study, str(path))
+    return study
+
+
+def restore(content: Mapping[str, Any], where: str) -> Study:
+    """Makes a study from its plain parts, each checked by itself.
+
+    Raises:
+        Mistake: What is wrong, where, and what would be right.
+    """
+    known = (*GROUPS, *PARTS, *TEXTS)
+    for key in content:
+        if key not in known:
+            raise Mistake(f"{where}: a study has no part {key}{hint(str(key), known)}")
+    for key in ("title", "reference", "models", "presets"):
+        if not content.get(key):
+            raise Mistake(f"{where}: {key} must be given")
+    parts: dict[str, Any] = {}
+    for key, kind in GROUPS.items():
+        entries = content.get(key) or {}
+        if not isinstance(entries, dict):
+            raise Mistake(f"{where}: {key} must map names to entries, got {type(entries).__name__}")
+        parts[key] = {str(name): parse(kind, one, f"{where}: {key}.{name}") for name, one in entries.items()}
+    for key, kind in PARTS.items():
+        if content.get(key) is not None:
+            parts[key] = parse(kind, content[key], f"{where}: {key}")
+    for key in TEXTS:
+        value = content.get(key, "")
+        if not isinstance(value, str):
+            raise Mistake(f"{where}: {key} must be text, got {value!r}")
+        parts[key] = " ".join(value.split())
+    return Study(**parts)
+
+
+FREE = ("settings", "arguments", "schedules", "tuning")
+"""Parts of parts that hold settings."""
+
+
+def all_mappings(value: Mapping[str, Any]) -> bool:
+    """Whether every value is a mapping."""
+    return all(isinstance(one, dict) for one in value.values())
+
+
+def parse(kind: type[T], entry: object, where: str) -> T:
+    """Makes a part from its mapping, with types checked."""
+    if not isinstance(entry, dict):
+        raise Mistake(f"{where} must be a mapping, got {entry!r}")
+    # Settings are for another parser: this one would make objects of class paths among them.
+    aside = {name: entry[name] for name in FREE if name in entry}
+    for name, value in aside.items():
+        if not isinstance(value, dict) or (name == "schedules" and not all_mappings(value)):
+            raise Mistake(f"{where}: {name} must be a mapping, got {value!r}")
+    stubs: Settings = {name: {} for name in aside}
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--part", type=kind)
+    try:
+        parsed: Namespace = parser.parse_object({"part": {**entry, **stubs}})
+        made: T = replace(parser.instantiate(parsed).part, **aside)
+    except ArgumentError as error:
+        options = [option.name for option in dataclasses.fields(kind)]  # type: ignore[arg-type]
+        message = explain(str(error), options)
+        message = message.replace("part.init_args.", "").replace("part.", "").replace("--", "")
+        raise Mistake(f"{where}: {message}") from error
+    return made
+
+
+def check(study: Study, where: str) -> None:
+    """Checks what one part says about another.
+
+    Raises:
+        Mistake: The first thing that does not fit.
+    """
+
+    def known(owner: str, names: list[str], among: Mapping[str, Any], what: str) -> None:
+        for name in names:
+            if name not in among:
+                raise Mistake(f"{where}: {owner} names no {what}: {name}{hint(name, among)}")
+
+    both = {**study.tasks, **study.measurements}
+    known("reference", [study.reference], study.models, "model")
+    for name, model in study.models.items():
+        known(f"models.{name}.tasks", model.tasks, study.tasks, "task")
+        if model.step < 1:
+            raise Mistake(f"{where}: models.{name}.step must be at least 1, got {model.step}")
+        if model.tuned and study.tuning is None:
+            raise Mistake(f"{where}: models.{name} is tuned, but the study has no tuning")
+    calls: dict[str, tuple[str, Settings]] = {}
+    for name, measurement in study.measurements.items():
+        call = (measurement.function, measurement.arguments)
+        if calls.setdefault(measurement.run or name, call) != call:
+            raise Mistake(
+                f"{where}: measurements.{name} must have the function and arguments of the others "
+                f"with run {measurement.run}"
+            )
+    for name, preset in study.presets.items():
+        known(f"presets.{name}.models", preset.models, study.models, "model")
+        known(f"presets.{name}.tasks", preset.tasks, study.tasks, "task")
+        known(f"presets.{name}.measurements", preset.measurements, study.measurements, "measurement")
+        if not preset.seeds or len(set(preset.seeds)) < len(preset.seeds) or min(preset.seeds) < 0:
+            raise Mistake(f"{where}: presets.{name}.seeds must be distinct and ≥ 0, got {preset.seeds}")
+        if study.tuning is not None and study.tuning.seed in preset.seeds:
+            raise Mistake(f"{where}: tuning.seed {study.tuning.seed} must be none of presets.{name}.seeds")
+    for name, claim in study.claims.items():
+        known(f"claims.{name}.task", [claim.task], both, "task or measurement")
+        if claim.task in study.tasks:
+            for part in ("models", "against", "grid"):
+                known(f"claims.{name}.{part}", getattr(claim, part), study.models, "model")
+        if not claim.models:
+            raise Mistake(f"{where}: claims.{name}.models must name at least one")
+        if bool(claim.against) == (claim.value is not None):
+            raise Mistake(f"{where}: claims.{name} must have either against or value")
+        if claim.margin < 0 or (claim.kind == "equal" and claim.margin == 0):
+            raise Mistake(
+                f"{where}: claims.{name}.margin must be at least 0, above it for equal, got {claim.margin}"
+            )
+    for name, exhibit in study.exhibits.items():
+        known(f"exhibits.{name}.tasks", exhibit.tasks, both, "task or measurement")
+        if not exhibit.metrics or (exhibit.kind == "scatter" and len(exhibit.metrics) < 2):
+            raise Mistake(f"{where}: exhibits.{name}.metrics are too few for a {exhibit.kind}")
+        if all(task in study.tasks for task in exhibit.tasks):
+            known(f"exhibits.{name}.models", exhibit.models, study.models, "model")
+            for line in exhibit.x.values():
+                known(f"exhibits.{name}.x", list(line), study.models, "model")
