@@ -75,7 +75,7 @@ def checkpoint(path: str) -> dict[str, Any]:
     """
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        state["state_dict"], state["loops"]["fit_loop"], state["global_step"] + 0
+        state["state_dict"], state["loops"]["fit_loop"]["epoch_loop.batch_progress"], state["global_step"] + 0
     except Exception as error:  # whatever the unpickler makes of a damaged file
         raise ValueError(f"{path} is damaged, or no checkpoint of this application") from error
     return state

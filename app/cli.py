@@ -57,6 +57,7 @@ class CLI(LightningCLI):
         self.run = run
         self.folder: Path | None = None
         self.reached: dict[str, Any] | None = None
+        self.batches_before = 0
         self.given_folder = folder
         settings: dict[str, Any] = {
             "exit_on_error": False,
@@ -157,6 +158,8 @@ class CLI(LightningCLI):
             checks.evaluated(path, state, model)
             return None
         checks.continued(path, state, model)
+        batches = state["loops"]["fit_loop"]["epoch_loop.batch_progress"]["total"]
+        self.batches_before = batches["completed"]
         home = runs.home(Path(path))
         if home is None:
             return None
@@ -204,7 +207,7 @@ class CLI(LightningCLI):
             with Watch(self.trainer):
                 super()._run_subcommand(subcommand)
         except Exception as error:
-            began = self.trainer.fit_loop.epoch_loop.batch_progress.total.completed > 0
+            began = self.trainer.fit_loop.epoch_loop.batch_progress.total.completed > self.batches_before
             if began or isinstance(error, (NonFiniteError, CheckpointError, RankDied)):
                 raise RunFailed(one_line(error)) from error
             raise

@@ -51,7 +51,7 @@ def explain(message: str, options: Sequence[str] = ()) -> str:
     text, _, given = message.partition("Given value type:")
     value = " ".join(given.partition("Given value: ")[2].split())
     nested = re.search(r"val='(.*)'\)$", value)
-    value = nested[1] if nested else value
+    value = (nested[1] if nested else value).partition(". Got value:")[0]
     keys = re.findall(r'Parser key "([^"]+)":', text)
     classes = re.findall(r"Problem with given class_path '([^']+)'", text)
     where = ".init_args.".join(keys)

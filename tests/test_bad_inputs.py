@@ -112,7 +112,7 @@ VALUES: dict[str, dict[str, Any]] = {
         ("data", "init_args", "train_samples"): (0, 10**9),
         ("model",): (3, {"class_path": "app.modules.Clasification"}),
         ("model", "class_path"): ("app.networks.ZPlaneMLP", "os.path", "no.such.Thing"),
-        ("model", "init_args", "network"): tuple({"class_path": path} for path in ("app.networks.No", "math.pi")) + (3,),
+        ("model", "init_args", "network"): (3, {"class_path": "app.networks.No"}, {"class_path": "math.pi"}),
         ("model", "init_args", "optimizer"): ({"class_path": "torch.optim.Adamm"}, 5),
         ("model", "init_args", "schedule"): ({"class_path": "app.modules.Cosine"},),
         (*NET, "depth"): (0, -3, "deep", 1.5),
