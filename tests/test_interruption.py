@@ -60,7 +60,22 @@ def test_a_signal_ends_a_fit_with_a_checkpoint(
     assert fingerprint(folder) == fingerprint(workspace / "runs/whole/version_0")
 
 
-def test_a_second_signal_ends_it_at_once(run, workspace, monkeypatch):
+def test_sigterm_sent_twice_is_sent_once(run, workspace, monkeypatch):
+    whole = Classification.training_step
+
+    def signalled(self, *args):
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return whole(self, *args)
+
+    monkeypatch.setattr(Classification, "training_step", signalled)
+    code, _, err = run(FIT)
+    assert code == 143
+    assert "interrupted by SIGTERM at step 1: go on" in err
+    assert (workspace / "runs/z_plane_digits/version_0/checkpoints/last.ckpt").is_file()
+
+
+def test_a_second_ctrl_c_ends_it_at_once(run, workspace, monkeypatch):
     whole = Classification.training_step
 
     def signalled(self, *args):

@@ -26,7 +26,7 @@ class Interrupted(BaseException):
 
 
 class Signals:
-    """Remembers the first signal that asked the run to end; a second one ends it on the spot.
+    """Remembers the first signal that asked the run to end; a Ctrl-C after it ends it on the spot.
 
     Attributes:
         pending: the signal to act upon, 0 for none.
@@ -63,9 +63,10 @@ class Signals:
             subprocess.run(["scontrol", "requeue", job], check=False)
 
     def _remember(self, signum: int, frame: FrameType | None) -> None:
-        if self.pending:
+        # Whoever sends SIGTERM often sends it twice, to a process and to its group; who presses Ctrl-C means it.
+        if self.pending and signum == signal.SIGINT:
             raise Interrupted(signum, " twice: nothing was saved")
-        self.pending = signum
+        self.pending = self.pending or signum
 
 
 def at_once(signum: int, frame: FrameType | None) -> None:
