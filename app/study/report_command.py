@@ -15,6 +15,7 @@ def parser() -> ArgumentParser:
     made = ArgumentParser(
         prog="python -m app report",
         exit_on_error=False,
+        allow_abbrev=False,
         description="Write the page of a study, or a page that compares runs.",
         epilog="example: python -m app report runs/z_plane_digits/version_0 runs/z_plane_digits/version_1",
     )
