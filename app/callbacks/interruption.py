@@ -63,7 +63,7 @@ class Signals:
             subprocess.run(["scontrol", "requeue", job], check=False)
 
     def _remember(self, signum: int, frame: FrameType | None) -> None:
-        # Whoever sends SIGTERM often sends it twice, to a process and to its group; who presses Ctrl-C means it.
+        # SIGTERM often comes twice, to a process and to its group; who presses Ctrl-C again means it.
         if self.pending and signum == signal.SIGINT:
             raise Interrupted(signum, " twice: nothing was saved")
         self.pending = self.pending or signum
