@@ -92,6 +92,19 @@ class Diagnostics(Recorder):
         self._history.clear()
         self._undrawn = []
 
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run must remember: how often it has looked, and what pictures are drawn from."""
+        return {
+            "validations": self._validations,
+            "looks": self._looks,
+            "history": self._history.state_dict(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores them."""
+        self._validations, self._looks = state_dict["validations"], state_dict["looks"]
+        self._history.load_state_dict(state_dict["history"])
+
     def on_validation_batch_start(
         self,
         trainer: Trainer,
