@@ -32,8 +32,8 @@ ENV PATH=/opt/venv/bin:$PATH \
     HOME=/tmp USER=app LOGNAME=app \
     MPLCONFIGDIR=/tmp/matplotlib TORCHINDUCTOR_CACHE_DIR=/tmp/inductor TRITON_CACHE_DIR=/tmp/triton
 # Volumes: data and runs; the working folder, below which the defaults put both.
-RUN mkdir -p /work/data /work/runs && chmod -R 0777 /work
-WORKDIR /work
+RUN mkdir -p /workspace/data /workspace/runs && chmod -R 0777 /workspace
+WORKDIR /workspace
 USER 10001:10001
 # Lightning and the application handle signals themselves; what an image runs as process 1 gets no others.
 STOPSIGNAL SIGTERM
