@@ -11,8 +11,8 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from app import checks, configs, results, runs, sizes
-from app.callbacks import NonFiniteError
+from app import checks, configs, hparams, results, runs, sizes
+from app.callbacks import Dashboard, NonFiniteError
 from app.errors import Mistake, RunFailed, explain, one_line
 
 EXAMPLES = {
@@ -143,6 +143,10 @@ class CLI(LightningCLI):
             trainer.callbacks.append(
                 SaveConfigCallback(self._parser(self.subcommand), self.saved, overwrite=True)
             )
+        for callback in trainer.callbacks:
+            if isinstance(callback, Dashboard) and callback.settings is None:
+                defaults = self._parser(self.subcommand).get_defaults()
+                callback.settings = hparams.differing(self.saved, defaults)
         checks.monitors(trainer, self.model)
         made: Trainer = trainer
         return made

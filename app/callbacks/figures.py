@@ -9,6 +9,14 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 INSIDE, OUTSIDE = "#0072B2", "#D55E00"  # blue and vermilion: told apart by every common colour vision
+COLOURS = (
+    INSIDE,
+    OUTSIDE,
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+)  # of Okabe and Ito, likewise
 
 
 def rasterise(figure: Figure) -> NDArray[np.uint8]:
@@ -45,6 +53,31 @@ def unit_discs(title: str, points: Mapping[str, NDArray[np.float32]]) -> Figure:
         share = f"{bounded.mean():.0%} on or beyond the circle" if len(finite) else "nothing finite"
         axes.set_xlabel(share + (f", {lost} not finite" if lost else ""), fontsize=9)
         axes.tick_params(labelsize=7)
+    return figure
+
+
+def lines(title: str, curves: Mapping[str, NDArray[np.float32]]) -> Figure:
+    """One panel a layer, one line a row against the column's number; what is not finite is a gap.
+
+    Args:
+        title: what is drawn.
+        curves: layer → ``[lines, points]``.
+    """
+    figure = Figure(figsize=(3.9 * max(1, len(curves)), 3.4), dpi=90, layout="constrained")
+    figure.suptitle(title)
+    panels = np.atleast_1d(figure.subplots(1, len(curves)))
+    for axes, (layer, rows) in zip(panels, curves.items(), strict=True):
+        shown = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
+        for place, row in enumerate(shown):
+            axes.plot(
+                np.arange(1, len(row) + 1), row, color=COLOURS[place % len(COLOURS)],
+                linestyle=("-", "--", ":")[place // len(COLOURS) % 3], linewidth=1.4,
+            )  # fmt: skip
+        axes.set_title(layer or "network", fontsize=9)
+        axes.grid(alpha=0.3)
+        axes.tick_params(labelsize=7)
+        lost = int(rows.size - np.isfinite(rows).sum())
+        axes.set_xlabel("position" + (f", {lost} not finite" if lost else ""), fontsize=9)
     return figure
 
 
