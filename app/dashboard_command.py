@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from app.errors import Mistake, explain
+
 EVENTS = "events.out.tfevents.*"
 
 EPILOG = """\
@@ -20,7 +22,7 @@ example: python -m app dashboard
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see python -m app dashboard --help")
+        raise Mistake(f"{explain(message, ('port', 'host'))}; see python -m app dashboard --help")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -91,11 +93,11 @@ def launch(chosen: dict[str, Path], host: str = "127.0.0.1", port: int = 0) -> s
     """Starts TensorBoard in threads of this process; returns its address, with a slash at the end."""
     import logging
 
-    from tensorboard import default, program
+    from tensorboard import assets, default, program
 
     for name in ("tensorboard", "werkzeug"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    board = program.TensorBoard(default.get_plugins(), program.get_default_assets_zip_provider())
+    board = program.TensorBoard(default.get_plugins(), assets.get_default_assets_zip_provider())
     if len(chosen) == 1:
         where = ["--logdir", str(next(iter(chosen.values())))]
     else:

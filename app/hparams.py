@@ -7,11 +7,17 @@ from typing import Any
 
 from jsonargparse import Namespace
 
+from app.sizes import SIZES
+
 Scalar = bool | int | float | str
 
 GROUPS = ("seed_everything", "model", "data", "trainer")
-PLACES = frozenset({"trainer.default_root_dir", "data.root"})
-"""Where things lie says nothing about the run."""
+LEFT_OUT = {
+    "trainer.default_root_dir",
+    "data.root",
+    *(size.target.replace(".init_args", "") for size in SIZES),
+}
+"""Where things lie says nothing about the run, and sizes are those of the data."""
 
 
 def differing(chosen: Namespace, defaults: Namespace) -> dict[str, Scalar]:
@@ -28,7 +34,7 @@ def differing(chosen: Namespace, defaults: Namespace) -> dict[str, Scalar]:
     for group in GROUPS:
         default = defaults.get(group)
         _compare(group, _plain(chosen.get(group)), _plain(default) if group == "trainer" else default, found)
-    return {name: value for name, value in found.items() if name not in PLACES}
+    return {name: value for name, value in found.items() if name not in LEFT_OUT}
 
 
 def _compare(name: str, value: Any, default: Any, found: dict[str, Scalar]) -> None:
