@@ -90,7 +90,10 @@ def test_folders_of_one_name_stay_apart(workspace):
         ("dashboard", "there is no folder runs; fit first, or name the folder of the runs"),
         ("dashboard nowhere", "there is no folder nowhere; fit first"),
         ("dashboard empty", "no run in empty wrote TensorBoard files; fit with a TensorBoard logger"),
-        ("dashboard --prot=1", "there is no option --prot; did you mean port?; see python -m app dashboard --help"),
+        (
+            "dashboard --prot=1",
+            "there is no option --prot; did you mean port?; see python -m app dashboard --help",
+        ),
         ("dashboard --port=x", "invalid int value: 'x'"),
     ],
 )
