@@ -133,7 +133,12 @@ class GradientOverDepth(Rule):
         if ratio > self.FACTOR or ratio < 1 / self.FACTOR:
             fault = f"it is {ratio:.1e} times as large in the first layer as in the last"
         elif total > self.JUMP * max(self.memory.get("start", total), 1.0):
-            fault = f"its norm over all layers grew from {self.memory['start']:.1e} to {total:.1e}"
+            ends = layers(records, "gradients/weight_norm")
+            first, last = ends.get("first", math.nan), ends.get("last", math.nan)
+            fault = (
+                f"its norm grew from {self.memory['start']:.1e} to {total:.1e} "
+                f"({first:.1e} in the first layer, {last:.1e} in the last)"
+            )
         seen = self.memory.get("seen", 0) + 1 if fault else 0
         self.memory = {"start": self.memory.get("start", total), "seen": seen}
         return fault if seen >= self.PATIENCE else None

@@ -71,7 +71,8 @@ def grown(network):
 
 def narrow(network):
     for layer in network.layers:
-        layer.linear.weight.mul_(0.05)
+        layer.linear.weight.mul_(0.03)
+        layer.linear.bias.fill_(0.3)  # states live on, and with them the last layer's gradient
 
 
 def wide(network):
@@ -84,7 +85,7 @@ def dead(network):
 
 
 def saturated(network):
-    network.layers[0].pi_weight_raw.fill_(1e4)
+    network.layers[1].pi_weight_raw.fill_(1e4)
 
 
 def relu():
@@ -112,7 +113,7 @@ def gated():
 FAULTS = {
     "collapse": (plane, collapse, 4, "silent collapse at step", "last layer"),
     "dead": (relu, dead, 4, "dead or saturated branch at step", "100% of the units do not depend"),
-    "saturated": (products, saturated, 4, "dead or saturated branch at step", "network.layers.000"),
+    "saturated": (products, saturated, 4, "dead or saturated branch at step", "network.layers.001"),
     "gate": (gated, lambda network: None, 14, "gate stuck at ½ at step", "network.trunk.steps.000"),
     "orthogonality": (plane, grown, 3, "orthogonality lost at step", "1 to 3 in network.layers.002"),
     "vanishing": (plane, narrow, 4, "exploding or vanishing gradient at step", "in the first layer"),
