@@ -69,4 +69,4 @@ def board(folder: str) -> Iterator[Board]:
 def coloured(element: Any) -> int:
     """Saturated pixels in a picture of an element: lines are, axes and words are not."""
     pixels = np.asarray(Image.open(io.BytesIO(element.screenshot())).convert("RGB")).astype(int)
-    return int((pixels.max(-1) - pixels.min(-1) > 60).sum())
+    return int((pixels.max(-1) - pixels.min(-1) > 25).sum())

@@ -100,6 +100,7 @@ def test_the_guide_escapes_and_does_not_repeat():
 
 MINE = """
 import lightning.pytorch as pl
+import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
