@@ -46,7 +46,10 @@ class Diagnostics(Recorder):
 
     Args:
         every_n_validations: how often to look, 1 for each validation.
-        samples: size of the probe batch at most.
+        least_steps: optimizer steps from one look to the next at least, or a quarter of those done, whichever
+            is less: where epochs are short, looking at each of them would cost more than training. The last
+            validation is looked at in any case.
+        samples: size of the probe batch at most; of sequences, so many that they have 1024 positions.
         curves: of how many layers TensorBoard shows curves and histograms at most.
         heat_maps: metrics that are drawn layer × step.
         figures_every: looks from one set of pictures to the next, with one at the end of a fit; 0 for none.
@@ -67,6 +70,7 @@ class Diagnostics(Recorder):
     def __init__(
         self,
         every_n_validations: int = 1,
+        least_steps: int = 100,
         samples: int = 256,
         curves: int = 10,
         heat_maps: Sequence[str] = (
@@ -82,6 +86,7 @@ class Diagnostics(Recorder):
         super().__init__()
         for name, value, least in (
             ("every_n_validations", every_n_validations, 1),
+            ("least_steps", least_steps, 0),
             ("samples", samples, 1),
             ("curves", curves, 0),
             ("figures_every", figures_every, 0),
@@ -89,6 +94,7 @@ class Diagnostics(Recorder):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
         self.every_n_validations = every_n_validations
+        self.least_steps = least_steps
         self.samples = samples
         self.curves = curves
         self.figures_every = figures_every
@@ -96,6 +102,7 @@ class Diagnostics(Recorder):
         self._batch: ProbeBatch | None = None
         self._validations = 0
         self._looks = 0
+        self._last, self._skipped = 0, False
         self._undrawn: list[Picture] = []
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -103,8 +110,17 @@ class Diagnostics(Recorder):
         super().setup(trainer, pl_module, stage)
         self._batch = None
         self._validations = self._looks = 0
+        self._last, self._skipped = 0, False
         self._history.clear()
         self._undrawn = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """The step of the last look, so that a resumed run looks when the whole one would have."""
+        return {"last": self._last}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores it."""
+        self._last = int(state_dict["last"])
 
     def on_validation_batch_start(
         self,
@@ -135,8 +151,14 @@ class Diagnostics(Recorder):
             return  # resumed: this state was recorded when it was reached
         if not start:
             self._validations += 1
-            if trainer.state.fn == TrainerFn.FITTING and self._validations % self.every_n_validations:
-                return
+            if trainer.state.fn == TrainerFn.FITTING:
+                if self._validations % self.every_n_validations:
+                    return
+                step = trainer.global_step
+                self._skipped = step - self._last < min(self.least_steps, self._last / 4)
+                if self._skipped:
+                    return
+                self._last = step
         self._look(trainer, pl_module)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -144,7 +166,9 @@ class Diagnostics(Recorder):
         self._look(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Draws the last state, if it is not on a picture yet."""
+        """Looks at the last state, if it was passed over, and draws it, if it is not on a picture yet."""
+        if self._skipped:
+            self._look(trainer, pl_module)
         if self._undrawn:
             self.records.write(trainer, self._undrawn)
             self._undrawn = []

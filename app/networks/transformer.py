@@ -85,7 +85,7 @@ class Transformer(nn.Module):
     }
 
     _PROMPT: ClassVar[int] = 16
-    _ROLLOUT: ClassVar[int] = 24
+    _ROLLOUT: ClassVar[int] = 12
 
     def __init__(
         self,

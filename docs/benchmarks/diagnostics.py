@@ -1,11 +1,11 @@
 """What looking costs: the same fit with and without the dashboard, in alternating pairs.
 
-    python docs/benchmarks/diagnostics.py z_plane --root DATA     # five epochs of 100 layers on MNIST
-    python docs/benchmarks/diagnostics.py edelta                  # 600 steps of the small E∆ on stability
+    PYTHONPATH=. python docs/benchmarks/diagnostics.py z_plane --root DATA     # five epochs of 100 layers on MNIST
+    PYTHONPATH=. python docs/benchmarks/diagnostics.py edelta                  # 600 steps of the small E∆ on stability
 
 Each pair fits twice from the same seed, once with the callbacks of configs/defaults.yaml and once without any
 of those that look, in turns which of the two comes first; figures included, at the default cadence. The clock
-runs from the start of training to its end. Both write to the same loggers. Printed are the ratio of each pair
+counts processor time from the start of training to its end, with one thread. Both write to the same loggers. Printed are the ratio of each pair
 and the median. ``--pairs`` and ``--epochs`` make it shorter.
 """
 
@@ -37,15 +37,15 @@ TASKS = {
 
 
 class Clock(pl.Callback):
-    """Seconds of training, validations included."""
+    """Seconds of processor time of all threads, validations included: others' load does not count."""
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Starts."""
-        self.start = time.perf_counter()
+        self.start = time.process_time()
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stops."""
-        self.seconds = time.perf_counter() - self.start
+        self.seconds = time.process_time() - self.start
 
 
 def seconds(task: str, looking: bool, epochs: int, root: str) -> float:
