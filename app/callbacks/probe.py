@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from app.protocols import Diagnosable
 
-
 POSITIONS = 1024
 """Of all sequences of a probe batch together, at most: what is said of one position, a thousand say well."""
 

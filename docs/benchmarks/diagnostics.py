@@ -1,12 +1,13 @@
 """What looking costs: the same fit with and without the dashboard, in alternating pairs.
 
-    PYTHONPATH=. python docs/benchmarks/diagnostics.py z_plane --root DATA     # five epochs of 100 layers on MNIST
-    PYTHONPATH=. python docs/benchmarks/diagnostics.py edelta                  # 600 steps of the small E∆ on stability
+    export PYTHONPATH=. OMP_NUM_THREADS=1
+    python docs/benchmarks/diagnostics.py z_plane --root DATA   # five epochs of 100 layers on MNIST
+    python docs/benchmarks/diagnostics.py edelta                # 600 steps of the small E∆ on stability
 
-Each pair fits twice from the same seed, once with the callbacks of configs/defaults.yaml and once without any
-of those that look, in turns which of the two comes first; figures included, at the default cadence. The clock
-counts processor time from the start of training to its end, with one thread. Both write to the same loggers. Printed are the ratio of each pair
-and the median. ``--pairs`` and ``--epochs`` make it shorter.
+Each pair fits twice from the same seed, once with the dashboard and once without any callback that looks, in
+turns which of the two comes first; figures included, at the default cadence. Both write to the same loggers.
+The clock counts processor time from the start of training to its end, with one thread. Printed are the ratio
+of each pair and the median. ``--pairs`` and ``--epochs`` make it shorter.
 """
 
 import argparse
