@@ -115,12 +115,19 @@ class Diagnostics(Recorder):
         self._undrawn = []
 
     def state_dict(self) -> dict[str, Any]:
-        """The step of the last look, so that a resumed run looks when the whole one would have."""
-        return {"last": self._last}
+        """What a resumed run must remember: when it has looked, and what pictures are drawn from."""
+        return {
+            "validations": self._validations,
+            "looks": self._looks,
+            "last": self._last,
+            "history": self._history.state_dict(),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores it."""
+        """Restores them."""
+        self._validations, self._looks = state_dict["validations"], state_dict["looks"]
         self._last = int(state_dict["last"])
+        self._history.load_state_dict(state_dict["history"])
 
     def on_validation_batch_start(
         self,

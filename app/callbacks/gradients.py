@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from lightning.fabric.plugins.precision.amp import _optimizer_handles_unscaling
@@ -67,11 +67,28 @@ class GradientNorms(Recorder):
         self._latest: tuple[int, dict[str, float]] | None = None
         self._validations = 0
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Forgets the previous run."""
+        super().setup(trainer, pl_module, stage)
+        self._history.clear()
+        self._latest, self._validations = None, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run must remember: norms not yet recorded, and what pictures are drawn from."""
+        return {
+            "latest": self._latest,
+            "validations": self._validations,
+            "history": self._history.state_dict(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores them."""
+        self._latest, self._validations = state_dict["latest"], state_dict["validations"]
+        self._history.load_state_dict(state_dict["history"])
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Finds the layers."""
         super().on_train_start(trainer, pl_module)
-        self._history.clear()
-        self._latest, self._validations = None, 0
         self._owners = {}
         for path, module in layer_paths(pl_module).items():
             for parameter in module.parameters(recurse=False):

@@ -40,7 +40,10 @@ def collect(folder: Path) -> Results:
         where = folder / run.path
         result = ended(run, folder)
         if run.kind == "measure":
-            rows += measured(run, result)
+            for row in measured(study, preset, run, result):
+                drawn = {name: row.pop(name) for name, value in [*row.items()] if isinstance(value, list)}
+                rows.append(row)
+                curves += [as_curve(row, name, pairs) for name, pairs in drawn.items()]
             continue
         pair = (run.task, run.model)
         explained = {key.rpartition(".")[2]: value for key, value in settings[pair].items()}
@@ -89,12 +92,30 @@ def every_run(
     yield from final_runs(study, preset, sizes, {}, {pair: point for pair, point in full.items() if point})
 
 
-def measured(run: Run, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yields one row a model of a measurement."""
-    common = {"task": run.task, "seed": run.seed, "status": result["status"], "settings": ""}
-    common |= {"detail": result.get("detail", ""), "seconds": result.get("seconds", math.nan)}
-    for model, metrics in result.get("models", {}).items():
-        yield {**common, "model": model, **metrics}
+def measured(study: plan.Study, preset: str, run: Run, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields one row a measurement of a call, and a model of it."""
+    _, _, measurements = study.chosen(preset)
+    common = {
+        "seed": run.seed,
+        "status": result["status"],
+        "settings": "",
+        "detail": result.get("detail", ""),
+    }
+    common["seconds"] = result.get("seconds", math.nan)
+    for name, measurement in measurements.items():
+        if (measurement.run or name) == run.task:
+            values = result.get("values", {})
+            models = values.get(name, {}) if measurement.run else values
+            for model, metrics in (models or {"": {}}).items():
+                yield {**common, "task": name, "model": model, **metrics}
+
+
+def as_curve(row: dict[str, Any], metric: str, pairs: list[list[float]]) -> pd.DataFrame:
+    """Pairs that a measurement returned, as a curve: the first of each as its step."""
+    table = pd.DataFrame(pairs, columns=["step", "value"])
+    return table.assign(metric=metric, **{name: row[name] for name in ("task", "model", "seed")})[
+        list(CURVES)
+    ]
 
 
 def read_curves(folder: Path) -> pd.DataFrame:

@@ -74,6 +74,10 @@ class Model:
 class Measurement:
     """Something that is measured without a fit: a function of the seed that returns model → metric → value.
 
+    A value that is a list of pairs is drawn (exhibits of the kind ``points``). Several may share one call:
+    they have the same ``run``, function and arguments, and the function returns name of the measurement →
+    model → metric → value.
+
     Args:
         label: As the page shows it.
         function: Dotted path of ``function(seed, **arguments)``.
@@ -81,6 +85,7 @@ class Measurement:
         better: Whether a higher or a lower value is better.
         arguments: Of the function.
         floors: As in ``Task``.
+        run: Name of the shared call; its own if empty.
     """
 
     label: str
@@ -89,6 +94,7 @@ class Measurement:
     better: Literal["higher", "lower"] = "lower"
     arguments: Settings = field(default_factory=dict)
     floors: dict[str, float] = field(default_factory=dict)
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,8 @@ class Exhibit:
         title: Says what it shows.
         kind: ``table``: models × metrics, mean ± standard deviation. ``curves``: the first metric over
             training steps, one line a model. ``trend``: the first metric over ``x``. ``bars``: the first
-            metric, a dot a seed. ``scatter``: the second metric over the first, a dot a run.
+            metric, a dot a seed. ``points``: pairs that a measurement
+            returned, with the diagonal. ``scatter``: the second metric over the first, a dot a run.
         tasks: Tasks or measurements, one panel or block of rows each.
         metrics: As in ``Task``.
         models: All of the task if empty.
@@ -196,7 +203,7 @@ class Exhibit:
     """
 
     title: str
-    kind: Literal["table", "curves", "trend", "bars", "scatter"]
+    kind: Literal["table", "curves", "trend", "bars", "scatter", "points"]
     tasks: list[str]
     metrics: list[str]
     models: list[str] = field(default_factory=list)
@@ -377,6 +384,14 @@ def check(study: Study, where: str) -> None:
             raise Mistake(f"{where}: models.{name}.step must be at least 1, got {model.step}")
         if model.tuned and study.tuning is None:
             raise Mistake(f"{where}: models.{name} is tuned, but the study has no tuning")
+    calls: dict[str, tuple[str, Settings]] = {}
+    for name, measurement in study.measurements.items():
+        call = (measurement.function, measurement.arguments)
+        if calls.setdefault(measurement.run or name, call) != call:
+            raise Mistake(
+                f"{where}: measurements.{name} must have the function and arguments of the others "
+                f"with run {measurement.run}"
+            )
     for name, preset in study.presets.items():
         known(f"presets.{name}.models", preset.models, study.models, "model")
         known(f"presets.{name}.tasks", preset.tasks, study.tasks, "task")

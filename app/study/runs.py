@@ -38,7 +38,7 @@ class Run:
     Args:
         kind: ``tune`` looks at validation alone; ``fit`` opens the test data, once; ``measure`` calls a
             function.
-        task: Its name, or the measurement's.
+        task: Its name, or that of the measurement's call.
         model: Its name; empty for a measurement, which returns values for several.
         seed: Of weights, data and order.
         settings: Of the fit, or the function's arguments.
@@ -151,10 +151,11 @@ def final_runs(
     """
     seeds = study.presets[preset].seeds
     _, _, measurements = study.chosen(preset)
+    calls = {measurement.run or name: measurement for name, measurement in measurements.items()}
     found = [
         Run("measure", name, "", seed, measurement.arguments, function=measurement.function)
-        for name, measurement in measurements.items()
         for seed in seeds
+        for name, measurement in calls.items()
     ]
     for seed in seeds:  # the first seed of all models, then the second: a page is worth reading early
         for task_name, task, model_name, model in pairs(study, preset):

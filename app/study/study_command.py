@@ -28,6 +28,7 @@ def parser() -> ArgumentParser:
     made = ArgumentParser(
         prog="python -m app study",
         exit_on_error=False,
+        allow_abbrev=False,
         description="Run a study: a grid of experiments that settles claims. Call it again to go on.",
         epilog="example: python -m app study z_plane --preset=cpu --dry_run",
     )

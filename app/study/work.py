@@ -99,9 +99,8 @@ def measure(run: Run) -> dict[str, Any]:
     """Calls the function of a measurement."""
     began = time.perf_counter()
     torch.manual_seed(run.seed)
-    values: Mapping[str, Mapping[str, float]] = locate(run.function)(run.seed, **run.settings)
-    models = {model: as_numbers(metrics) for model, metrics in values.items()}
-    return {"models": models, "seconds": time.perf_counter() - began}
+    values: Mapping[str, Any] = locate(run.function)(run.seed, **run.settings)
+    return {"values": values, "seconds": time.perf_counter() - began}
 
 
 def locate(path: str) -> Callable[..., Any]:

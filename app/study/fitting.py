@@ -1,19 +1,49 @@
-"""Trains many small networks at once, for the tests that need trained ones.
+"""Trains many small networks at once: what a study of hundreds of tiny fits needs.
 
 One functional network is mapped over tasks and seeds, so that a step of fifty fits costs little more than a
 step of one. The loop is the plain one: AdamW on mean squared error, cosine to zero, the app's decay groups.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from datamodules.products import AnswerTask
+from app.protocols import PartlyDecayed, Penalised
 
 Build = Callable[[], nn.Module]
+
+
+class Task(Protocol):
+    """A datamodule of tensors, as in ``datamodules.products``."""
+
+    seed: int
+
+    def fit_data(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Returns training and validation samples."""
+        ...
+
+    def test_data(self) -> tuple[Tensor, Tensor]:
+        """Returns test samples."""
+        ...
+
+    def answer(self, x: Tensor) -> Tensor:
+        """Returns the right answers, ``[N]``."""
+        ...
+
+    def success_error(self) -> float:
+        """Returns the mean squared test error below which a fit is a success."""
+        ...
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A unit whose weights are clamped after each step."""
+
+    LIMITS: ClassVar[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +57,7 @@ class Recipe:
     penalised: bool = False
 
 
-def fit(build: Build, tasks: list[AnswerTask], recipe: Recipe) -> list[nn.Module]:
+def fit(build: Build, tasks: Sequence[Task], recipe: Recipe) -> list[nn.Module]:
     """One trained network for each task, started from its seed; on one thread, the tensors are small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -37,7 +67,7 @@ def fit(build: Build, tasks: list[AnswerTask], recipe: Recipe) -> list[nn.Module
         torch.set_num_threads(threads)
 
 
-def _fit(build: Build, tasks: list[AnswerTask], recipe: Recipe) -> list[nn.Module]:
+def _fit(build: Build, tasks: Sequence[Task], recipe: Recipe) -> list[nn.Module]:
     networks = []
     for task in tasks:
         torch.manual_seed(task.seed)
@@ -61,9 +91,11 @@ def _fit(build: Build, tasks: list[AnswerTask], recipe: Recipe) -> list[nn.Modul
             values = {f"network.{name}": value for name, value in values.items()}
             state = {f"network.{name}": value for name, value in state.items()}
             prediction, penalty = torch.func.functional_call(module, (values, state), (inputs,))
-            return (prediction - answers).square().mean() + penalty
+            penalised: Tensor = (prediction - answers).square().mean() + penalty
+            return penalised
         prediction = torch.func.functional_call(base, (values, state), (inputs,))
-        return (prediction - answers).square().mean()
+        plain: Tensor = (prediction - answers).square().mean()
+        return plain
 
     losses = torch.vmap(loss)
     optimizer = torch.optim.AdamW(_groups(base, parameters), lr=recipe.lr, weight_decay=recipe.weight_decay)
@@ -72,13 +104,15 @@ def _fit(build: Build, tasks: list[AnswerTask], recipe: Recipe) -> list[nn.Modul
     )
     generator = torch.Generator().manual_seed(0)
     clamps = {
-        f"{path}.weight": module.LIMITS for path, module in base.named_modules() if hasattr(module, "LIMITS")
+        f"{path}.weight": module.LIMITS
+        for path, module in base.named_modules()
+        if isinstance(module, Limited)
     }
     for _ in range(recipe.steps):
         picked = torch.randint(0, x.shape[1], (recipe.batch_size,), generator=generator)
-        total = losses(parameters, buffers, x[:, picked], y[:, picked]).sum()
+        total: Tensor = losses(parameters, buffers, x[:, picked], y[:, picked]).sum()
         optimizer.zero_grad()
-        total.backward()
+        total.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
         with torch.no_grad():
@@ -100,15 +134,16 @@ class _Penalising(nn.Module):
         self.network = network
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        assert isinstance(self.network, Penalised)
         return self.network.with_penalty(x)
 
 
-def _groups(base: nn.Module, parameters: dict[str, Tensor]) -> list[dict]:
+def _groups(base: nn.Module, parameters: dict[str, Tensor]) -> list[dict[str, Any]]:
     """As ``app.modules.base.decay_groups``, for parameters with one more dimension."""
     exempt = set()
     for path, module in base.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
-            if parameter.ndim < 2 or name in getattr(module, "no_decay", ()):
+            if parameter.ndim < 2 or name in (module.no_decay if isinstance(module, PartlyDecayed) else ()):
                 exempt.add(f"{path}.{name}" if path else name)
     return [
         {"params": [v for k, v in parameters.items() if k not in exempt]},
@@ -117,7 +152,9 @@ def _groups(base: nn.Module, parameters: dict[str, Tensor]) -> list[dict]:
 
 
 def r_squared(prediction: Tensor, y: Tensor) -> float:
-    return (1 - (prediction - y).square().mean() / y.var(correction=0)).item()
+    """1 − MSE/Var y, NaN where it is not finite."""
+    value = (1 - (prediction - y).square().mean() / y.var(correction=0)).item()
+    return value if math.isfinite(value) else math.nan
 
 
 def relative_error(prediction: Tensor, y: Tensor) -> float:

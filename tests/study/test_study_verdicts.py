@@ -1,0 +1,159 @@
+"""The rules by which a claim holds, does not, or is not settled."""
+
+import copy
+import math
+
+import pandas as pd
+import pytest
+import small
+
+from app.study import plan
+from app.study.results import DIVERGED, DONE, FAILED, Results, metric
+from app.study.verdicts import judge, number
+
+CLAIM = {
+    "claim": "a beats b",
+    "source": "here",
+    "task": "digits",
+    "models": ["a"],
+    "kind": "greater",
+    "against": ["b"],
+    "published_size": False,
+}
+
+
+def results(values: dict[str, list[float]], claim: dict, statuses: dict | None = None, **claims) -> Results:
+    content = copy.deepcopy(small.STUDY)
+    content["reference"] = "a"
+    content["models"] = {
+        name: {**small.MODEL, "label": name, "tuned": False} for name in ("a", "b", "c", "d")
+    }
+    content["claims"] = {"one": {**CLAIM, **claim}, **claims}
+    study = plan.restore({**content, "name": "small"}, "here")
+    rows = [
+        {
+            "task": "digits",
+            "model": model,
+            "seed": seed,
+            "status": (statuses or {}).get((model, seed), DONE),
+            "detail": "",
+            "test/acc": value,
+            "diverged": 0.0,
+        }
+        for model, one in values.items()
+        for seed, value in enumerate(one)
+    ]
+    empty = pd.DataFrame(columns=["task", "model", "seed", "metric", "step", "value"])
+    return Results(study, "quick", "", pd.DataFrame(rows), empty, pd.DataFrame())
+
+
+def kind(values, claim, statuses=None) -> str:
+    return judge(results(values, claim, statuses))["one"].kind
+
+
+A = [0.90, 0.91, 0.92, 0.93, 0.94]
+B = [value - 0.05 + 0.001 * i for i, value in enumerate(A)]
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        ({}, "holds"),
+        ({"margin": 0.04}, "holds"),
+        ({"margin": 0.048}, "not settled"),
+        ({"margin": 0.06}, "does not hold"),
+        ({"kind": "less"}, "does not hold"),
+        ({"kind": "less", "models": ["b"], "against": ["a"]}, "holds"),
+        ({"kind": "equal", "margin": 0.06}, "holds"),
+        ({"kind": "equal", "margin": 0.04}, "does not hold"),
+        ({"kind": "equal", "margin": 0.048}, "not settled"),
+        ({"against": [], "value": 0.8}, "holds"),
+        ({"against": [], "value": 0.95}, "does not hold"),
+        ({"against": [], "value": 0.92}, "not settled"),
+        ({"scale": "ratio", "margin": math.log(1.04)}, "holds"),
+        ({"scale": "ratio", "margin": math.log(1.07)}, "does not hold"),
+    ],
+)
+def test_margins(claim, expected):
+    assert kind({"a": A, "b": B}, claim) == expected
+
+
+def test_pairs_are_by_seed():
+    """Seeds that differ much more than models do hide nothing."""
+    spread = [0.1, 0.3, 0.5, 0.7, 0.9]
+    assert kind({"a": [s + 0.02 + 0.001 * i for i, s in enumerate(spread)], "b": spread}, {}) == "holds"
+
+
+def test_four_seeds_settle_nothing():
+    found = judge(results({"a": A[:4], "b": B[:4]}, {}))["one"]
+    assert found.kind == "not settled"
+    assert "fewer than 5 seeds" in found.words
+
+
+def test_failed_runs_are_named_and_not_counted():
+    found = judge(results({"a": A, "b": B}, {}, {("b", 2): FAILED}))["one"]
+    assert found.kind == "not settled"
+    assert "b lacks the seeds 2" in found.grounds
+
+
+def test_diverged_runs_count_as_trivial():
+    broken = {("b", seed): DIVERGED for seed in range(5)}
+    found = judge(results({"a": A, "b": [math.nan] * 5}, {}, broken))["one"]
+    assert found.kind == "holds"
+    assert "5 of b diverged and count as “trivial”, 0.1" in found.grounds
+    assert found.comparisons[0].theirs == (pytest.approx(0.1), pytest.approx(0))
+
+
+def test_every_pair_must_hold_and_one_failure_is_enough():
+    values = {"a": A, "b": B, "c": [value - 0.1 + 0.001 * i for i, value in enumerate(A)]}
+    assert kind(values, {"against": ["b", "c"]}) == "holds"
+    assert kind(values, {"against": ["b", "c"], "margin": 0.07}) == "does not hold"
+    assert kind(values, {"models": ["a", "b"], "against": ["c"]}) == "holds"
+    assert kind({"a": A, "b": B}, {"against": ["b", "c"]}) == "not settled"
+
+
+def test_published_size_is_said():
+    found = judge(results({"a": A, "b": B}, {"published_size": True}))["one"]
+    assert found.at_reduced_size
+    assert found.words == "at reduced size: holds"
+
+
+def test_unpublished_settings_settle_only_with_a_grid_that_agrees():
+    low = {"a": B, "b": A, "c": B, "d": A}
+    claim = {"unpublished": "width"}
+    found = judge(results(low, claim))["one"]
+    assert found.kind == "not settled"
+    assert "unpublished settings (width)" in found.words
+    assert kind(low, {**claim, "grid": ["c"]}) == "does not hold"
+    assert kind(low, {**claim, "grid": ["c", "d"]}) == "not settled"
+    assert kind({"a": B, "b": A}, {**claim, "grid": ["c"]}) == "not settled"
+    assert kind({"a": A, "b": B}, claim) == "holds"
+
+
+def test_many_claims_need_stronger_evidence():
+    noisy = [0.021, 0.002, 0.018, 0.011, 0.014]
+    values = {"a": [0.9 + one for one in noisy], "b": [0.9] * 5}
+    assert kind(values, {}) == "holds"
+    idle = {f"c{i}": {**CLAIM, "against": [], "value": 0.913, "kind": "greater"} for i in range(20)}
+    assert judge(results(values, {}, None, **idle))["one"].kind == "not settled"
+
+
+def test_differences_of_metrics():
+    frame = pd.DataFrame({"train/acc": [0.9, 0.8], "test/acc": [0.7, 0.75]})
+    assert list(metric(frame, "train/acc - test/acc")) == pytest.approx([0.2, 0.05])
+    assert metric(frame, "train/acc - no").isna().all()
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "shown"),
+    [
+        (0.9689, "test/acc", "96.89 %"),
+        (0.02, "train/acc - test/acc", "2.00 %"),
+        (0.5446, "test/certified_acc_1_58", "54.46 %"),
+        (2.94e-6, "test/loss", "2.94e-06"),
+        (0.0, "x", "0"),
+        (math.nan, "test/acc", "–"),
+    ],
+)
+def test_numbers(value, name, shown):
+    assert number(value, name) == shown
