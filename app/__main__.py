@@ -16,7 +16,7 @@ Train, watch and judge geometric networks against their baselines.
   python -m app validate --config z_plane_digits --ckpt_path best
   python -m app test     --config z_plane_digits --ckpt_path best
   python -m app predict  --config z_plane_digits --ckpt_path best
-  tensorboard --logdir runs                        watch it
+  python -m app dashboard                          watch it
   python -m app study z_plane --preset=quick       settle claims by a grid of runs, and write a page
 
 Shipped experiments: {experiments}
@@ -25,7 +25,11 @@ Options of a command: python -m app fit --help. Add --debug to see where an erro
 """
 
 TRAINING = ("fit", "validate", "test", "predict")
-OWN = {"study": "app.study.study_command", "report": "app.study.report_command"}
+OWN = {
+    "dashboard": "app.dashboard_command",
+    "study": "app.study.study_command",
+    "report": "app.study.report_command",
+}
 """Commands with a parser of their own, by the module whose ``main(arguments)`` runs them."""
 COMMANDS = (*TRAINING, *OWN)
 
@@ -64,7 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
     from app.callbacks.interruption import Interrupted, at_once
-    from app.cli import CLI
     from app.errors import RunFailed, one_line
     from app.quiet import silence
     from app.ranks import rank, tell
@@ -75,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given[0] in OWN:
             return int(importlib.import_module(OWN[given[0]]).main(given[1:]))
+        from app.cli import CLI
+
         CLI(given)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)

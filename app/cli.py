@@ -14,8 +14,8 @@ from lightning.pytorch.plugins.io import CheckpointIO
 from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from app import checks, configs, logs, results, runs, sizes
-from app.callbacks import NonFiniteError
+from app import checks, configs, hparams, logs, results, runs, sizes
+from app.callbacks import Dashboard, NonFiniteError
 from app.callbacks.checkpoint import STATE, RunCheckpoint
 from app.checkpoint_io import AtomicCheckpointIO, CheckpointError
 from app.errors import Mistake, RunFailed, explain, one_line
@@ -184,6 +184,10 @@ class CLI(LightningCLI):
             trainer.callbacks.append(
                 SaveConfigCallback(self._parser(self.subcommand), self.saved, overwrite=True)
             )
+        for callback in trainer.callbacks:
+            if isinstance(callback, Dashboard) and callback.settings is None:
+                defaults = self._parser(self.subcommand).get_defaults()
+                callback.settings = hparams.differing(self.saved, defaults)
         checks.monitors(trainer, self.model)
         made: Trainer = trainer
         return made

@@ -43,4 +43,4 @@ def show(metrics: Mapping[str, Tensor], folder: Path | None, console: Console | 
     console.print(table)
     if folder is not None:
         console.print(f"run folder  {folder}", soft_wrap=True)
-        console.print(f"dashboard   tensorboard --logdir {folder.parent.parent}", soft_wrap=True)
+        console.print(f"dashboard   python -m app dashboard {folder.parent.parent}", soft_wrap=True)

@@ -1,7 +1,8 @@
 """True gradient norms, one record an optimizer step."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from lightning.fabric.plugins.precision.amp import _optimizer_handles_unscaling
@@ -43,6 +44,16 @@ class GradientNorms(Recorder):
     Example:
         >>> trainer = Trainer(callbacks=[GradientNorms()], log_every_n_steps=10)  # doctest: +SKIP
     """
+
+    METRICS: ClassVar[Mapping[str, str]] = {
+        "gradients/total_norm": "norm of the gradient over all parameters, before clipping; healthy 1e-4 to "
+        "10, falling slowly; jumps by orders of magnitude: lower the learning rate or clip",
+        "gradients/weight_norm": "norm of the gradient of a layer's weights; healthy: within a factor of 100 "
+        "over depth; falling or rising geometrically over depth: change the start's gain",
+        "gradients/weight_ratio_first_last": "weight gradient of the first layer over the last; healthy .01 "
+        "to 100; far below: gradients vanish, far above: they explode; orthogonal start, retraction or "
+        "normalisation",
+    }
 
     def __init__(self, curves: int = 10, figures_every: int = 5) -> None:
         super().__init__()
