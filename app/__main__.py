@@ -2,7 +2,9 @@
 
 import difflib
 import importlib
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 WELCOME = """\
@@ -14,7 +16,7 @@ Train, watch and judge geometric networks against their baselines.
   python -m app validate --config z_plane_digits --ckpt_path best
   python -m app test     --config z_plane_digits --ckpt_path best
   python -m app predict  --config z_plane_digits --ckpt_path best
-  tensorboard --logdir runs                        watch it
+  python -m app dashboard                          watch it
   python -m app study z_plane --preset=quick       settle claims by a grid of runs, and write a page
 
 Shipped experiments: {experiments}
@@ -23,7 +25,11 @@ Options of a command: python -m app fit --help. Add --debug to see where an erro
 """
 
 TRAINING = ("fit", "validate", "test", "predict")
-OWN = {"study": "app.study.study_command", "report": "app.study.report_command"}
+OWN = {
+    "dashboard": "app.dashboard_command",
+    "study": "app.study.study_command",
+    "report": "app.study.report_command",
+}
 """Commands with a parser of their own, by the module whose ``main(arguments)`` runs them."""
 COMMANDS = (*TRAINING, *OWN)
 
@@ -46,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the program's name; those of the process if not given.
 
     Returns:
-        The exit code: 0, 1 for a run that failed, 2 for a mistake in what was asked for.
+        The exit code: 0, 1 for a run that failed, 2 for a mistake in what was asked for, and 128 plus the
+        number of the signal that ended the run.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
@@ -60,25 +67,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: there is no command {given[0]}; {hint}", file=sys.stderr)
         return 2
 
-    from app.cli import CLI
+    from app.callbacks.interruption import Interrupted, at_once
     from app.errors import RunFailed, one_line
     from app.quiet import silence
+    from app.ranks import rank, tell
 
     silence()
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, at_once) if in_main_thread else None
     try:
         if given[0] in OWN:
             return int(importlib.import_module(OWN[given[0]]).main(given[1:]))
+        from app.cli import CLI
+
         CLI(given)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except Interrupted as stop:
+        if rank():
+            return 0  # the first process tells, and has the code; another with one would be a failure
+        tell(str(stop))
+        return stop.exit_code
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
         if debug:
             raise
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        tell(one_line(error))
         return 1 if isinstance(error, RunFailed) else 2
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
     return 0
 
 

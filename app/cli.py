@@ -5,15 +5,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.plugins.io import CheckpointIO
+from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from app import checks, configs, results, runs, sizes
-from app.callbacks import NonFiniteError
+from app import checks, configs, hparams, logs, results, runs, sizes
+from app.callbacks import Dashboard, NonFiniteError
+from app.callbacks.checkpoint import STATE, RunCheckpoint
+from app.checkpoint_io import AtomicCheckpointIO, CheckpointError
 from app.errors import Mistake, RunFailed, explain, one_line
+from app.ranks import RankDied, Watch
 
 EXAMPLES = {
     "fit": "python -m app fit --config z_plane_digits --trainer.max_epochs=5",
@@ -50,6 +56,8 @@ class CLI(LightningCLI):
         expanded, self.stem = configs.expand(arguments)
         self.run = run
         self.folder: Path | None = None
+        self.reached: dict[str, Any] | None = None
+        self.batches_before = 0
         self.given_folder = folder
         settings: dict[str, Any] = {
             "exit_on_error": False,
@@ -71,7 +79,7 @@ class CLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Adds the checkpoint's settings, the run's name, and links every size to the data."""
-        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.add_lightning_class_args(RunCheckpoint, "checkpoint")
         parser.add_argument(
             "--experiment", type=str | None, help="Name of the runs' folder (default: the config's)."
         )
@@ -114,15 +122,20 @@ class CLI(LightningCLI):
         settings = self.settings
         settings.experiment = self._experiment()
         self.saved = settings.clone()
+        self.saved.ckpt_path = None  # the saved settings make the run again, from its start
         checks.devices(settings)
+        checks.intervals(settings)
         # Checkpoints take their hyper-parameters from the dump, which leaves out what is linked.
         self._dump_config()
         sizes.complete(self.config_dump, settings)
-        if checkpoint := settings.get("ckpt_path"):
-            checks.resumed(checkpoint, self.config_dump["model"], str(self.subcommand))
+        home = self._check_checkpoint(settings.get("ckpt_path"))
         if self.run and not settings.trainer.get("fast_dev_run"):
-            self.folder = self.given_folder or runs.claim(
-                self._root(), settings.experiment, str(self.subcommand)
+            if home is not None:
+                runs.check_writable(home)
+            self.folder = (
+                home
+                or self.given_folder
+                or runs.claim(self._root(), settings.experiment, str(self.subcommand))
             )
             settings.trainer.default_root_dir = str(self.folder)
             for logger in loggers(settings):
@@ -136,6 +149,34 @@ class CLI(LightningCLI):
             self._release()
             raise
 
+    def _check_checkpoint(self, path: str | None) -> Path | None:
+        """Refuses a checkpoint that does not go with the settings; returns the run folder to go on in."""
+        if not path:
+            return None
+        state, model = checks.checkpoint(path), self.config_dump["model"]
+        if self.subcommand != "fit":
+            checks.evaluated(path, state, model)
+            return None
+        checks.continued(path, state, model)
+        batches = state["loops"]["fit_loop"]["epoch_loop.batch_progress"]["total"]
+        self.batches_before = batches["completed"]
+        home = runs.home(Path(path))
+        if home is None:
+            return None
+        before = yaml.safe_load((home / runs.CONFIG).read_text())
+        now = yaml.safe_load(self._parser("fit").dump(self.saved, skip_none=False))
+        changed = checks.changes(before, now)
+        checks.refuse(path, changed)
+        self.reached = state.get(STATE, {}).get("logs")
+        if rank_zero_only.rank == 0:  # type: ignore[attr-defined]  # set when Lightning is imported
+            results.show_resumed(home, state["global_step"], changed)
+        return home
+
+    def _rewind(self) -> None:
+        """Takes the logs of a run that goes on back to where its checkpoint was."""
+        if self.reached is not None and self.folder is not None and self.trainer.is_global_zero:
+            logs.rewind(self.folder, self.reached)
+
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Makes the trainer, with the callback that saves the settings."""
         trainer: Any = super().instantiate_trainer(**kwargs)
@@ -143,12 +184,21 @@ class CLI(LightningCLI):
             trainer.callbacks.append(
                 SaveConfigCallback(self._parser(self.subcommand), self.saved, overwrite=True)
             )
+        for callback in trainer.callbacks:
+            if isinstance(callback, Dashboard) and callback.settings is None:
+                defaults = self._parser(self.subcommand).get_defaults()
+                callback.settings = hparams.differing(self.saved, defaults)
         checks.monitors(trainer, self.model)
         made: Trainer = trainer
         return made
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
         # The checkpoint's settings make a callback, which Lightning would refuse where none is wanted.
+        given = config["plugins"] or []
+        plugins = [*given] if isinstance(given, list) else [given]
+        if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+            plugins.append(AtomicCheckpointIO())
+        config["plugins"] = plugins
         return super()._instantiate_trainer(
             config, [] if config["enable_checkpointing"] is False else callbacks
         )
@@ -156,11 +206,13 @@ class CLI(LightningCLI):
     def _run_subcommand(self, subcommand: str) -> None:
         if not self.run:
             return
+        self._rewind()
         try:
-            super()._run_subcommand(subcommand)
+            with Watch(self.trainer):
+                super()._run_subcommand(subcommand)
         except Exception as error:
-            began = self.trainer.fit_loop.epoch_loop.batch_progress.total.completed > 0
-            if began or isinstance(error, NonFiniteError):
+            began = self.trainer.fit_loop.epoch_loop.batch_progress.total.completed > self.batches_before
+            if began or isinstance(error, (NonFiniteError, CheckpointError, RankDied)):
                 raise RunFailed(one_line(error)) from error
             raise
         except SystemExit:

@@ -36,7 +36,7 @@ def one_line(error: BaseException) -> str:
     message = str(error)
     if isinstance(error, Mistake):
         return message
-    return explain(message) or type(error).__name__
+    return shortened(explain(message), 500) or type(error).__name__
 
 
 def explain(message: str, options: Sequence[str] = ()) -> str:
@@ -51,7 +51,7 @@ def explain(message: str, options: Sequence[str] = ()) -> str:
     text, _, given = message.partition("Given value type:")
     value = " ".join(given.partition("Given value: ")[2].split())
     nested = re.search(r"val='(.*)'\)$", value)
-    value = nested[1] if nested else value
+    value = (nested[1] if nested else value).partition(". Got value:")[0]
     keys = re.findall(r'Parser key "([^"]+)":', text)
     classes = re.findall(r"Problem with given class_path '([^']+)'", text)
     where = ".init_args.".join(keys)
@@ -59,6 +59,8 @@ def explain(message: str, options: Sequence[str] = ()) -> str:
     causes = [line for line in lines if line and not line.startswith(AROUND)]
     cause = " ".join((causes[0] if keys or classes else " ".join(causes)).split()) if causes else ""
 
+    if not cause and (kinds := re.findall(r"Not a valid subclass of (\w+)", text)):
+        return f"{where} must be a {kinds[-1]}, given by its class_path, got {shortened(value)}"
     if "loading state_dict" in cause:
         keys = re.findall(r'"([^"]+)"', cause) or re.findall(r"size mismatch for ([^:]+):", cause)
         return (
@@ -94,6 +96,11 @@ def expected(causes: Iterable[str]) -> list[str]:
         if found := re.match(r"Expected an? (?:<class '([^']+)'>|typing\.Literal\[(.*)\])", cause):
             kinds += [found[1]] if found[1] else [item.strip(" '") for item in found[2].split(",")]
     return list(dict.fromkeys(kinds))
+
+
+def shortened(text: str, length: int = 80) -> str:
+    """Returns the beginning of a long text."""
+    return text if len(text) <= length else text[: length - 2] + " …"
 
 
 def unquoted(text: str) -> str:

@@ -18,9 +18,18 @@ class Diagnosable(Protocol):
         """Recomputes its health from the positional inputs of ``forward``.
 
         Pure: stores nothing, draws no random number, changes no state or mode. A 0-d tensor is a
-        curve, a 1-d tensor a histogram. Tensors stay on the device; nothing is synchronised here.
+        curve, a 1-d tensor a histogram, ``[n, 2]`` or a complex vector points beside the unit circle,
+        and any other matrix a line a row. Tensors stay on the device; nothing is synchronised here.
         """
         ...
+
+
+@runtime_checkable
+class Explained(Protocol):
+    """A class that says what the metrics mean that it computes."""
+
+    METRICS: ClassVar[Mapping[str, str]]
+    """Metric → one sentence of three parts, "meaning; healthy range; what is wrong: what to do"."""
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
 """Keeps advertisements and notes about others' internals off the screen; warnings of substance stay."""
 
 import logging
+import sys
 import warnings
 
 ADVERTS = ("💡 Tip",)
@@ -23,5 +24,9 @@ def silence() -> None:
     """Installs the filters; calling it again changes nothing."""
     for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.rank_zero"):
         logging.getLogger(name).addFilter(wanted)
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        for handler in logging.getLogger(name).handlers:
+            if isinstance(handler, logging.StreamHandler):
+                handler.setStream(sys.stdout)  # notes; what goes to stderr went wrong
     for note in NOTES:
         warnings.filterwarnings("ignore", note)

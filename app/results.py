@@ -8,6 +8,17 @@ from rich.table import Table
 from torch import Tensor
 
 
+def show_resumed(folder: Path, step: int, changed: Mapping[str, tuple[object, object]]) -> None:
+    """Prints where a run goes on, and which settings are no longer what they were."""
+
+    def shown(value: object) -> str:
+        text = str(value)
+        return text if len(text) <= 40 else "…"
+
+    now = "; ".join(f"{name} {shown(old)} → {shown(new)}" for name, (old, new) in changed.items())
+    print(f"{folder} goes on at step {step}" + (f", from here on with {now}" if now else ""), flush=True)
+
+
 def show(metrics: Mapping[str, Tensor], folder: Path | None, console: Console | None = None) -> None:
     """Prints one row a metric with its train, validation and test value, then the run folder.
 
@@ -32,4 +43,4 @@ def show(metrics: Mapping[str, Tensor], folder: Path | None, console: Console | 
     console.print(table)
     if folder is not None:
         console.print(f"run folder  {folder}", soft_wrap=True)
-        console.print(f"dashboard   tensorboard --logdir {folder.parent.parent}", soft_wrap=True)
+        console.print(f"dashboard   python -m app dashboard {folder.parent.parent}", soft_wrap=True)

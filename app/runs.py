@@ -8,6 +8,9 @@ from lightning.pytorch.utilities import rank_zero_only
 FOLDER_VARIABLE = "APP_RUN_FOLDER"
 """Tells the processes that a fit launches which folder it has claimed."""
 
+CONFIG = "config.yaml"
+"""The settings of a run, in its folder."""
+
 STAGES = {"fit": "version"}
 """What the number of a folder is preceded by, where it is not the subcommand's own name."""
 
@@ -47,6 +50,23 @@ def claim(root: Path, experiment: str, stage: str) -> Path:
         else:
             os.environ[FOLDER_VARIABLE] = str(folder)
             return folder
+
+
+def home(checkpoint: Path) -> Path | None:
+    """Returns the folder of the run that wrote a checkpoint, None if it lies elsewhere."""
+    folder = checkpoint.parent.parent
+    return folder if checkpoint.parent.name == "checkpoints" and (folder / CONFIG).is_file() else None
+
+
+def check_writable(folder: Path) -> None:
+    """Refuses to go on with a run in a folder that cannot be written to.
+
+    Raises:
+        PermissionError: It cannot.
+    """
+    for path in (folder, folder / "checkpoints"):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(f"the run folder {path} cannot be written to")
 
 
 def number_of(path: Path, prefix: str) -> int:

@@ -16,7 +16,20 @@ INHERITED = (
     "GROUP_RANK",
     "PL_GLOBAL_SEED",
     "APP_RUN_FOLDER",
+    "APP_RANK_NOTES",
+    "APP_RANK_STARTER",
 )
+
+
+def environment(*paths: Path) -> dict[str, str]:
+    """What a command is given: one thread, no GPU, the repository, and a free port of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = {name: value for name, value in os.environ.items() if name not in INHERITED}
+    env |= {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY, *paths)))}
+    return env
 
 
 def run_limited(command: list[str], seconds: float, cwd: Path, *paths: Path) -> tuple[int, str]:
@@ -31,15 +44,9 @@ def run_limited(command: list[str], seconds: float, cwd: Path, *paths: Path) -> 
     Returns:
         The exit code and everything it printed.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {name: value for name, value in os.environ.items() if name not in INHERITED}
-    env |= {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY, *paths)))}
     process = subprocess.Popen(
-        command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
+        command, env=environment(*paths), cwd=cwd, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
     try:
         output, _ = process.communicate(timeout=seconds)

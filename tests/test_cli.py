@@ -56,7 +56,7 @@ def test_fit_leaves_one_complete_run_folder(run, workspace):
         assert any(row.get(name) for row in table), name
     assert not [name for name in table[0] if name.startswith("diagnostics")]
     assert "test (best)" in out
-    assert "tensorboard --logdir" in out
+    assert "python -m app dashboard" in out
 
 
 def test_runs_in_a_row_do_not_touch_each_other(run, workspace):

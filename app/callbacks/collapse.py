@@ -1,17 +1,12 @@
-"""A health rule: the silent collapse of a deep network without residual or normalisation."""
+"""The silent collapse of a deep network without residual or normalisation."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-import torch
-from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities import rank_zero_warn
-from torch import Tensor
-
-from app.callbacks.records import Record, Recorder, Scalar, Text
+from app.callbacks.records import Record
+from app.callbacks.rule import Loss, Rule, layers
 
 
 @dataclass(frozen=True)
@@ -29,8 +24,8 @@ GRADIENT = Signal("weight gradient of the first layer", lambda start, now: now <
 SIGNALS = (NORM, BOUNDED, RANK, GRADIENT)
 
 
-class CollapseWarning(Recorder):
-    """Warns, once a run, when the network has silently stopped telling its inputs apart.
+class SilentCollapse(Rule):
+    """The network has silently stopped telling its inputs apart.
 
     With a constant learning rate the maps of a deep plain network drift away from orthogonal ones: spectral
     norms grow, most phasors are bounded, all states fall onto one direction and no gradient reaches the first
@@ -48,124 +43,55 @@ class CollapseWarning(Recorder):
     Each can break in a healthy run: gradients fade when everything is learnt, a dip passes. The rule asks for
     what makes them a collapse: states on one direction (third), no gradient (fourth, if it is recorded), and
     a training loss that is no better than at the start. The warning lists all four.
-
-    It listens to what :class:`~app.callbacks.Diagnostics` and :class:`~app.callbacks.GradientNorms` record,
-    wherever they stand in the list, and judges at every validation. It is silent without Diagnosable layers.
-
-    Logged:
-        - ``warnings/silent_collapse``: 1 at the step of the warning; the text in TensorBoard's text panel.
-
-    Example:
-        >>> trainer = Trainer(callbacks=[Diagnostics(), GradientNorms(), CollapseWarning()])  # doctest: +SKIP
     """
+
+    name: ClassVar[str] = "silent_collapse"
+    title: ClassVar[str] = "silent collapse"
+    advice: ClassVar[str] = "warm-up and a decaying learning rate, complex mixing, or retraction"
 
     def __init__(self) -> None:
         super().__init__()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._start: dict[str, float] = {}
         self._now: dict[str, float] = {}
         self._broke_at: dict[str, int] = {}
-        self._first_loss: Tensor | None = None
-        self._loss: Tensor | None = None
-        self._warned = False
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Starts to listen."""
-        super().setup(trainer, pl_module, stage)
-        if stage == TrainerFn.FITTING:
-            self._forget()
-            self.records.subscribe(self._hear)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What a resumed run must remember: the values at the start, and that it has warned."""
-        return {"start": dict(self._start), "first_loss": self._first_loss, "warned": self._warned}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores them."""
-        self._start = dict(state_dict["start"])
-        self._first_loss = state_dict["first_loss"]
-        self._warned = bool(state_dict["warned"])
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Follows the loss on its device; nothing waits for it."""
-        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        if isinstance(loss, Tensor):
-            loss = loss.detach()
-            self._first_loss = loss if self._first_loss is None else self._first_loss
-            # A running mean over some ten batches: one lucky batch must not hide a collapse.
-            self._loss = loss if self._loss is None else torch.lerp(self._loss, loss, 0.1)
-
-    def _hear(self, trainer: Trainer, step: int, records: Sequence[Record]) -> None:
+    def judge(self, step: int, records: Sequence[Record], loss: Loss) -> str | None:
+        """Judges when the layers have spoken, which is once a validation; only then waits for the loss."""
         heard = _heard(records)
         for signal in SIGNALS:
             value = heard.get(signal, math.nan)
             if not math.isfinite(value):
                 continue
-            start = self._start.setdefault(signal.name, value)
+            start = self.memory.setdefault(signal.name, value)
             self._now[signal.name] = value
             if signal.broke(start, value):
                 self._broke_at.setdefault(signal.name, step)
             else:
                 self._broke_at.pop(signal.name, None)
-        # Judged when the layers have spoken, which is once a validation; only then is the loss waited for.
-        if RANK not in heard or self._warned or RANK.name not in self._broke_at:
-            return
+        if RANK not in heard or RANK.name not in self._broke_at:
+            return None
         if GRADIENT.name in self._now and GRADIENT.name not in self._broke_at:
-            return
-        if self._learns():
-            return
-        self._warned = True
-        text = self._text(trainer.global_step)
-        rank_zero_warn(text)
-        self.records.write(
-            trainer, [Scalar("warnings/silent_collapse", 1.0), Text("warnings/silent_collapse", text)]
-        )
+            return None
+        return None if loss.falls else self._text()
 
-    def _learns(self) -> bool:
-        if self._loss is None or self._first_loss is None:
-            return False
-        # Chance lies a little below the loss of an untrained network, whose wrong answers are not all equal.
-        return bool(self._loss < 0.7 * self._first_loss)
-
-    def _text(self, step: int) -> str:
+    def _text(self) -> str:
         lines = []
-        for signal in SIGNALS:
-            if signal.name not in self._now:
-                continue
-            broke = (
-                f", broke at step {self._broke_at[signal.name]}"
-                if signal.name in self._broke_at
-                else ", holds"
-            )
-            lines.append(
-                f"{signal.name} {self._start[signal.name]:.3g} → {self._now[signal.name]:.3g}{broke}"
-            )
-        return (
-            f"silent collapse at step {step}: the network no longer tells its inputs apart "
-            f"({'; '.join(lines)}). "
-            "What usually helps: warm-up and a decaying learning rate, complex mixing, or retraction."
-        )
+        for name, now in self._now.items():
+            at = self._broke_at.get(name)
+            state = "holds" if at is None else f"broke at step {at}"
+            lines.append(f"{name} {self.memory[name]:.3g} → {now:.3g}, {state}")
+        return f"the network no longer tells its inputs apart ({'; '.join(lines)})"
 
 
 def _heard(records: Sequence[Record]) -> dict[Signal, float]:
     """The signals that these records carry."""
-    columns: dict[str, list[float]] = {}
     heard: dict[Signal, float] = {}
-    for record in records:
-        if not isinstance(record, Scalar):
-            continue
-        if record.metric == "gradients/weight_norm" and record.layer == "first":
-            heard[GRADIENT] = record.value
-        elif record.tabled:  # layer by layer in order of depth; summaries over depth are not
-            columns.setdefault(record.metric, []).append(record.value)
-    if norms := [norm for norm in columns.get("diagnostics/spectral_norm", []) if math.isfinite(norm)]:
+    if first := layers(records, "gradients/weight_norm").get("first"):
+        heard[GRADIENT] = first
+    norms = [v for v in layers(records, "diagnostics/spectral_norm").values() if math.isfinite(v)]
+    if norms:
         heard[NORM] = sum(norms) / len(norms)
-    if fractions := columns.get("diagnostics/bounded_fraction"):
+    if fractions := list(layers(records, "diagnostics/bounded_fraction").values()):
         heard[BOUNDED] = fractions[len(fractions) // 10]
-    if ratios := columns.get("diagnostics/participation_ratio"):
+    if ratios := list(layers(records, "diagnostics/participation_ratio").values()):
         heard[RANK] = ratios[-1]
     return heard

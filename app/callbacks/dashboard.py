@@ -1,74 +1,89 @@
-"""The layout of TensorBoard's custom scalars."""
+"""The dashboard: layout, guide and the run's row among others; one callback brings all that it shows."""
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from collections.abc import Mapping
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.trainer.states import TrainerFn
 
-Chart = tuple[str, list[str]]  # kind, tags: a "Margin" has the mean, the lower and the upper line
-Layout = dict[str, dict[str, Chart]]
+from app.callbacks.diagnostics import Diagnostics
+from app.callbacks.gradients import GradientNorms
+from app.callbacks.guide import guide
+from app.callbacks.health import HealthRules
+from app.callbacks.layout import LAYOUT
+from app.callbacks.nonfinite import NonFiniteGuard
+from app.callbacks.records import Recorder, Text
+from app.callbacks.settings import Setting, Summary, scalars
 
-
-def _lines(*tags: str) -> Chart:
-    # A multiline tag is a regular expression, and it is matched from the start only.
-    return "Multiline", [f"^{tag}$" for tag in tags]
-
-
-def _depth(metric: str) -> Chart:
-    return _lines(f"diagnostics/{metric}/(first|mean|last)")
-
-
-LAYOUT: Layout = {
-    "Health": {
-        "loss": _lines("train/loss", "val/loss"),
-        "accuracy": _lines("train/acc", "val/acc"),
-        "cosine": _lines("train/cosine", "val/cosine"),
-        "gradient norm": _lines("gradients/total_norm", "gradients/weight_norm/(first|last)"),
-        "gradient ratio, first layer over last": _lines(
-            "gradients/weight_ratio_first_last", "diagnostics/activation_gradient_ratio"
-        ),
-        "warnings": _lines("warnings/.+"),
-    },
-    "Z-Plane": {
-        "bounded fraction": _depth("bounded_fraction"),
-        "RMS radius": _depth("rms_radius"),
-        "phase coherence": _depth("phase_coherence"),
-        "pairwise cosine": _depth("pairwise_cosine"),
-        "participation ratio": _depth("participation_ratio"),
-        "spectral norm": _depth("spectral_norm"),
-    },
-    "Residual operators": {
-        "gate γ": ("Margin", [f"diagnostics/gamma_mean/{which}" for which in ("mean", "min", "max")]),
-        "gate γ collapsed": _depth("gamma_collapsed"),
-        "gate penalty": _depth("gate_penalty"),
-        "rotation angle": _depth("angle_mean"),
-        "β": _depth("beta_mean"),
-        "orthogonality error of the skip path as applied": _depth("orthogonality"),
-        "orthogonality error of rotation and reflection": _lines(
-            "diagnostics/(rotation|reflection)_orthogonality/max"
-        ),
-        "energy of the shortcut": _lines("diagnostics/shortcut_energy/mean"),
-        "norm drift": _lines("diagnostics/norm_drift/mean"),
-    },
-    "Gradients by layer": {
-        "weight gradient norm": _lines("gradients/weight_norm/.+"),
-    },
-}
+BRINGS = (Diagnostics, GradientNorms, HealthRules, NonFiniteGuard)
 
 
-class Dashboard(Callback):
-    """Writes the layout of the *Custom Scalars* tab at the start of a fit.
+class Dashboard(Recorder):
+    """All that is seen while a network trains: adding this one callback to any trainer is enough.
 
-    The layout depends on tags alone, never on the network, so that many runs in one TensorBoard share one
-    clean layout. Charts of what a run does not record stay empty.
+    It brings :class:`~app.callbacks.Diagnostics`, :class:`~app.callbacks.GradientNorms`,
+    :class:`~app.callbacks.HealthRules` and :class:`~app.callbacks.NonFiniteGuard`, each only where the
+    trainer has none of its own. The layout of the *Custom Scalars* tab depends on tags alone, never on the
+    network, so that many runs in one TensorBoard share one clean layout; charts of what a run does not record
+    stay empty. (Custom scalars have no logarithmic axis: what needs one has a tag of its own, its log₁₀.)
 
     Logged:
-        - nothing but the layout.
+        - the layout, at the start of a fit.
+        - ``guide``: for each metric what it means, its healthy range and what to do, in the text panel.
+        - the run's row in the *HParams* tab, in the sub-run ``hparams``: the settings, and ``final/<metric>``
+          when a fit or a test ends. It is a run of its own because the columns of that tab are the settings
+          of all runs then, and its metrics these few.
+
+    Args:
+        settings: what the row shows; by default the module's and the datamodule's hyper-parameters that are
+            numbers, words or truth values. The command line puts here what differs from the defaults.
 
     Example:
-        >>> trainer = Trainer(callbacks=[Dashboard(), Diagnostics(), GradientNorms()])  # doctest: +SKIP
+        >>> trainer = Trainer(callbacks=[Dashboard()])  # doctest: +SKIP
     """
 
+    def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
+        super().__init__()
+        self.settings = settings
+        self._summaries: list[Summary] = []
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Adds what is missing, right behind itself: the trainer calls their ``setup`` next."""
+        super().setup(trainer, pl_module, stage)
+        callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+        missing = [kind() for kind in BRINGS if not any(isinstance(c, kind) for c in callbacks)]
+        place = callbacks.index(self) + 1
+        callbacks[place:place] = missing
+
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Hands the layout to every TensorBoard logger."""
-        for logger in trainer.loggers:
-            if trainer.is_global_zero and isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_custom_scalars(LAYOUT)
+        """Writes layout, guide and the run's settings."""
+        self._summaries = []
+        boards = [logger for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        if not trainer.is_global_zero or not boards:
+            return
+        text = guide([*pl_module.modules(), *trainer.callbacks])  # type: ignore[attr-defined]
+        settings = self.settings if self.settings is not None else scalars(trainer, pl_module)
+        for logger in boards:
+            logger.experiment.add_custom_scalars(LAYOUT)
+            self._summaries.append(Summary(logger.log_dir, settings))
+        if text:
+            self.records.write(trainer, [Text("guide", text)])
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Adds the metrics of the last validation to the row."""
+        self._finish(trainer)
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Adds the test metrics to the row of the fit before it."""
+        self._finish(trainer)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Flushes the row; a test that follows a fit still adds to it."""
+        for summary in self._summaries:
+            summary.flush()
+
+    def _finish(self, trainer: Trainer) -> None:
+        fitted = trainer.state.fn in (TrainerFn.FITTING, TrainerFn.TESTING)
+        for summary in self._summaries if fitted else []:
+            summary.finish(trainer.callback_metrics, trainer.global_step)

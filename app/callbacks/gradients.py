@@ -1,6 +1,8 @@
 """True gradient norms, one record an optimizer step."""
 
 import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from lightning.fabric.plugins.precision.amp import _optimizer_handles_unscaling
@@ -43,6 +45,16 @@ class GradientNorms(Recorder):
         >>> trainer = Trainer(callbacks=[GradientNorms()], log_every_n_steps=10)  # doctest: +SKIP
     """
 
+    METRICS: ClassVar[Mapping[str, str]] = {
+        "gradients/total_norm": "norm of the gradient over all parameters, before clipping; healthy 1e-4 to "
+        "10, falling slowly; jumps by orders of magnitude: lower the learning rate or clip",
+        "gradients/weight_norm": "norm of the gradient of a layer's weights; healthy: within a factor of 100 "
+        "over depth; falling or rising geometrically over depth: change the start's gain",
+        "gradients/weight_ratio_first_last": "weight gradient of the first layer over the last; healthy .01 "
+        "to 100; far below: gradients vanish, far above: they explode; orthogonal start, retraction or "
+        "normalisation",
+    }
+
     def __init__(self, curves: int = 10, figures_every: int = 5) -> None:
         super().__init__()
         for name, value in (("curves", curves), ("figures_every", figures_every)):
@@ -55,11 +67,28 @@ class GradientNorms(Recorder):
         self._latest: tuple[int, dict[str, float]] | None = None
         self._validations = 0
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Forgets the previous run."""
+        super().setup(trainer, pl_module, stage)
+        self._history.clear()
+        self._latest, self._validations = None, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run must remember: norms not yet recorded, and what pictures are drawn from."""
+        return {
+            "latest": self._latest,
+            "validations": self._validations,
+            "history": self._history.state_dict(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores them."""
+        self._latest, self._validations = state_dict["latest"], state_dict["validations"]
+        self._history.load_state_dict(state_dict["history"])
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Finds the layers."""
         super().on_train_start(trainer, pl_module)
-        self._history.clear()
-        self._latest, self._validations = None, 0
         self._owners = {}
         for path, module in layer_paths(pl_module).items():
             for parameter in module.parameters(recurse=False):

@@ -1,8 +1,11 @@
 """What a fit has recorded so far of a few metrics, for pictures of all layers against time."""
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -32,6 +35,26 @@ class History:
         for record in records:
             if isinstance(record, Scalar) and record.tabled and record.metric in self._metrics:
                 self._columns.setdefault(record.metric, {}).setdefault(step, {})[record.layer] = record.value
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was kept, one matrix a metric, for a checkpoint."""
+        state: dict[str, Any] = {}
+        for metric, columns in self._columns.items():
+            layers = list(dict.fromkeys(layer for column in columns.values() for layer in column))
+            rows = [[column.get(layer, math.nan) for layer in layers] for column in columns.values()]
+            values = torch.tensor(rows, dtype=torch.float64)
+            state[metric] = {"layers": layers, "steps": list(columns), "values": values}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores it."""
+        self._columns = {
+            metric: {
+                step: dict(zip(kept["layers"], row, strict=True))
+                for step, row in zip(kept["steps"], kept["values"].tolist(), strict=True)
+            }
+            for metric, kept in state.items()
+        }
 
     def pictures(self) -> list[Picture]:
         """One heat map for each metric that at least two layers have."""

@@ -33,7 +33,8 @@ class NonFiniteGuard(Recorder):
     The loss is read at the trainer's logging steps and before each validation, so a step waits for nothing.
     The total gradient norm is taken from :class:`~app.callbacks.GradientNorms`, if it is there; under a
     gradient scaler an infinite one is normal and passed over. Parameters are checked before each validation
-    and before each checkpoint: a checkpoint that is not finite is never written, whoever asks for it.
+    and before each checkpoint: a checkpoint that is not finite is never written, whoever asks for it. A layer
+    that reports inputs which are not finite (``nonfinite_inputs``, as Sigma-Pi layers do) ends the run too.
 
     Logged:
         - ``warnings/nonfinite``: 1 at the step at which the run was stopped.
@@ -80,11 +81,12 @@ class NonFiniteGuard(Recorder):
 
     def _hear(self, trainer: Trainer, step: int, records: Sequence[Record]) -> None:
         plugin = trainer.precision_plugin
-        if isinstance(plugin, MixedPrecision) and plugin.scaler is not None:
-            return
+        scaled = isinstance(plugin, MixedPrecision) and plugin.scaler is not None
         for record in records:
             match record:
-                case Scalar("gradients/total_norm", value) if not math.isfinite(value):
+                case Scalar("diagnostics/nonfinite_inputs", value, layer, _, True) if value > 0:
+                    self._stop(trainer, f"{value:.2%} of the input of {layer}")
+                case Scalar("gradients/total_norm", value) if not scaled and not math.isfinite(value):
                     self._stop(trainer, _first_of(trainer.lightning_module) or "the total gradient norm")
 
     def _check_loss(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 from app.protocols import Diagnosable
 
+POSITIONS = 1024
+"""Of all sequences of a probe batch together, at most: what is said of one position, a thousand say well."""
+
 
 @dataclass(frozen=True)
 class ProbeBatch:
@@ -23,8 +26,13 @@ class ProbeBatch:
 
 
 def capture(batch: Any, samples: int) -> ProbeBatch | None:
-    """Copies the first samples of a batch ``(x, y)`` or ``x``; ``None`` for any other kind of batch."""
+    """Copies the first samples of a batch ``(x, y)`` or ``x``; ``None`` for any other kind of batch.
+
+    Inputs of three dimensions are sequences, ``[samples, positions, features]``.
+    """
     parts = batch if isinstance(batch, (tuple, list)) else (batch,)
+    if parts and isinstance(parts[0], Tensor) and parts[0].dim() == 3:
+        samples = min(samples, max(4, POSITIONS // max(1, parts[0].shape[1])))
     # Tensors made under inference mode may never meet autograd; a clone made outside of it may.
     with torch.inference_mode(False):
         tensors = [part[:samples].detach().clone() for part in parts[:2] if isinstance(part, Tensor)]

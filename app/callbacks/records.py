@@ -1,11 +1,10 @@
 """What callbacks have to say, as plain records, and the one place that they all go through.
 
-A producer (diagnostics, gradients) hands over records; :class:`Records` writes them to TensorBoard and to
-the run's table, and passes them on to whoever listens (health rules). Diagnostics never become columns of
-``metrics.csv``: hundreds of layers would drown the metrics.
+A producer (diagnostics, gradients) hands over records; :class:`Records` writes them to the loggers and to
+the run's table, and passes them on to whoever listens (health rules). Scalars go to every logger but the CSV
+one: diagnostics never become columns of ``metrics.csv``, where hundreds of layers would drown the metrics.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +12,16 @@ from typing import Any
 
 import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from numpy.typing import NDArray
 
 from app.callbacks.figures import rasterise
-from app.callbacks.table import FILE, FOLDER, Row, append_rows, rewind_rows
+from app.callbacks.table import FILE, FOLDER, Row, Table
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """One number. ``shown``: in TensorBoard; ``tabled``: in the table."""
+    """One number. ``shown``: by the loggers; ``tabled``: in the table."""
 
     metric: str
     value: float
@@ -33,12 +32,21 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Vector:
-    """One-dimensional float array: a histogram in TensorBoard, its quantiles in the table."""
+    """One-dimensional float array: a histogram in TensorBoard, all of it in the table."""
 
     metric: str
     values: NDArray[np.float32]
     layer: str = ""
     shown: bool = True
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Two-dimensional float array, for the table alone; a picture of it is a record of its own."""
+
+    metric: str
+    values: NDArray[np.float32]
+    layer: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Text:
     text: str
 
 
-Record = Scalar | Vector | Picture | Text
+Record = Scalar | Vector | Matrix | Picture | Text
 Listener = Callable[[Trainer, int, Sequence[Record]], None]
 
 
@@ -74,7 +82,7 @@ class Records:
     """
 
     def __init__(self, folder: str | None) -> None:
-        self._path = Path(folder) / FOLDER / FILE if folder is not None else None
+        self._table = Table(Path(folder) / FOLDER / FILE) if folder is not None else None
         self._listeners: list[Listener] = []
         self._rewound = False
 
@@ -84,8 +92,8 @@ class Records:
 
     def rewind(self, trainer: Trainer) -> None:
         """Forgets, once a fit, what an earlier fit in this folder recorded after the present step."""
-        if not self._rewound and self._path is not None and trainer.is_global_zero:
-            rewind_rows(self._path, trainer.global_step)
+        if not self._rewound and self._table is not None and trainer.is_global_zero:
+            self._table.rewind(trainer.global_step)
         self._rewound = True
 
     def write(self, trainer: Trainer, records: Sequence[Record], step: int | None = None) -> None:
@@ -93,6 +101,7 @@ class Records:
         at = trainer.global_step if step is None else step
         if trainer.is_global_zero:
             self._write_board(trainer, records, at)
+            self._write_others(trainer, records, at)
             self._write_table(trainer, records, at)
         for listener in self._listeners:
             listener(trainer, at, records)
@@ -136,19 +145,26 @@ class Records:
                 case _:
                     pass  # not shown
 
+    def _write_others(self, trainer: Trainer, records: Sequence[Record], step: int) -> None:
+        if trainer.global_step > 0 and _stage(trainer) != "fit":
+            return
+        others = [x for x in trainer.loggers if not isinstance(x, (TensorBoardLogger, CSVLogger))]
+        shown = {tag(r.metric, r.layer): r.value for r in records if isinstance(r, Scalar) and r.shown}
+        for logger in others if shown else []:
+            logger.log_metrics(shown, step)
+
     def _write_table(self, trainer: Trainer, records: Sequence[Record], step: int) -> None:
-        if self._path is None:
+        if self._table is None:
             return
         where = (step, trainer.current_epoch, _stage(trainer))
         rows: list[Row] = []
         for record in records:
             if isinstance(record, Scalar) and record.tabled:
-                rows.append((*where, record.metric, record.layer, "", record.value))
-            elif isinstance(record, Vector):
-                for statistic, value in _statistics(record.values):
-                    rows.append((*where, record.metric, record.layer, statistic, value))
+                rows.append(Row(*where, record.metric, record.layer, record.value))
+            elif isinstance(record, (Vector, Matrix)):
+                rows.append(Row(*where, record.metric, record.layer, None, record.values))
         if rows:
-            append_rows(self._path, rows)
+            self._table.append(rows)
 
 
 class Recorder(Callback):
@@ -188,11 +204,3 @@ def logging_interval(trainer: Trainer) -> int:
 
 def _stage(trainer: Trainer) -> str:
     return str(trainer.state.fn.value) if trainer.state.fn is not None else ""
-
-
-def _statistics(values: NDArray[np.float32]) -> list[tuple[str, float]]:
-    finite = values[np.isfinite(values)]
-    quantiles = np.quantile(finite, (0, 0.25, 0.5, 0.75, 1)) if finite.size else [math.nan] * 5
-    names = ("min", "p25", "p50", "p75", "max")
-    rows = [(name, float(value)) for name, value in zip(names, quantiles, strict=True)]
-    return [*rows, ("nonfinite", float(values.size - finite.size))]

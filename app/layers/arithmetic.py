@@ -33,8 +33,8 @@ class ArithmeticUnit(nn.Module):
     """A unit that can say how far its weights are from whole ones."""
 
     METRICS: ClassVar[Mapping[str, str]] = {
-        "sparsity_error": "Largest distance of a |weight| from 0 or 1, whichever is nearer: 0 is an exact "
-        "selection of inputs, above 1e-2 the unit has not decided; .5 is the worst between the two."
+        "sparsity_error": "largest distance of a |weight| from 0 or 1, whichever is nearer; healthy below "
+        "1e-2, an exact selection of inputs; above, at most .5: the unit has not decided, train longer"
     }
 
     def weights(self) -> tuple[Tensor, ...]:

@@ -63,7 +63,8 @@ class ZPlaneLinear(nn.Module):
         "rising towards 1: lower the learning rate, or use retraction",
         "rms_radius": "root mean square radius before bounding; healthy .3 to 1; "
         "growing: weights grow, use retraction; towards 0: the gain is below 1",
-        "radius": "distribution of the radii before bounding; healthy: most of it below 1",
+        "radius": "distribution of the radii before bounding; healthy: most of it below 1; "
+        "moving beyond: weights grow, use retraction",
         "phase_coherence": "how much all samples share one phase, 0 to 1; healthy below .5; "
         "towards 1: collapse, lower the learning rate or use warm-up",
         "pairwise_cosine": "mean cosine between two samples' states; healthy below .5; "
@@ -72,7 +73,8 @@ class ZPlaneLinear(nn.Module):
         "towards 1: collapse, or a start that is not orthogonal",
         "spectral_norm": "largest singular value of the map; healthy .9 to 1.2; "
         "growing: gradients explode over depth, use retraction",
-        "phasors": "a sample of phasors after bounding, for the disc; healthy: spread over the disc",
+        "phasors": "a sample of phasors after bounding, for the disc; healthy: spread over "
+        "the disc; all on one ray or all on the circle: collapse",
     }
 
     _HISTOGRAM: ClassVar[int] = 1024

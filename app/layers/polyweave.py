@@ -133,7 +133,7 @@ class TanhSigmaPiLinear(nn.Module):
     METRICS: ClassVar[Mapping[str, str]] = {
         name: text
         for name, text in SigmaPiLinear.METRICS.items()
-        if name not in {"exponent_abs_mean", "exponent_centred_abs_mean"}
+        if name not in {"exponents", "exponent_abs_mean", "exponent_centred_abs_mean"}
     }
     no_decay: ClassVar[frozenset[str]] = frozenset({"pi_scale"})
 

@@ -6,6 +6,7 @@ from torch import Tensor
 from app.maths.cayley import cayley_angle, cayley_rotate
 from app.maths.direction import unit, wide, working
 from app.maths.householder import delta, householder_reflect
+from app.maths.representation import thin
 from app.maths.sinkhorn import sinkhorn, stochasticity_error
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "cayley_iteration",
     "cayley_rotate",
     "delta",
+    "eigenvalues",
     "householder_reflect",
     "kronecker_mixing",
+    "log10_error",
     "matmul",
     "orthogonality_error",
     "quaternion_rotate",
@@ -28,6 +31,24 @@ def orthogonality_error(matrix: Tensor) -> Tensor:
     q = wide(matrix)
     eye = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device)
     return (q.mT @ q - eye).abs().amax((-2, -1))
+
+
+def log10_error(error: Tensor) -> Tensor:
+    """log₁₀ of an error ≥ 0, at least −12: a curve of it has a logarithmic axis wherever it is drawn."""
+    return error.clamp(min=1e-12).log10()
+
+
+def eigenvalues(matrix: Tensor, count: int = 64) -> Tensor:
+    """The eigenvalues of at most ``count`` of the matrices ``[..., n, n]``, evenly taken.
+
+    Returns:
+        ``[count·n, 2]`` real and imaginary parts, float32. Those of a matrix that is not finite are NaN.
+    """
+    some = thin(matrix.flatten(0, -3), count).float()
+    finite = some.isfinite().all(-1).all(-1)
+    # The decomposition refuses what is not finite; it sees zeros instead.
+    values = torch.linalg.eigvals(torch.where(finite[:, None, None], some, 0))
+    return torch.where(finite[:, None, None], torch.view_as_real(values), torch.nan).flatten(0, 1)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:

@@ -10,47 +10,60 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from app.maths.representation import thin
 from app.maths.sigma_pi import at_least_float32, centred_exponents
 
 # Enough rows for a stable fit; beyond that a batch of feature maps would make the probe slow.
 MAX_FIT_ROWS = 1024
 
 PUBLISHED: Mapping[str, str] = {
-    "sigma_rms": "Root mean square of the additive branch, constant part included.",
-    "pi_rms": "Root mean square of the multiplicative branches, constant part included.",
-    "pi_share": "pi_rms/(sigma_rms + pi_rms), published: high also for a branch that is merely constant.",
-    "exponent_abs_mean": "Mean |exponent|, published: moves when all exponents move together, "
-    "which a centring layer does not notice.",
-    "pi_scale_mean": "Mean amplitude exp(pi_scale), published: the size of the knob, not its effect; "
-    "weight decay alone raises it.",
+    "sigma_rms": "root mean square of the additive branch, constant part included; healthy .1 to 10; "
+    "growing: weights grow, lower the learning rate",
+    "pi_rms": "root mean square of the multiplicative branches, constant part included; healthy .01 to 10; "
+    "far above sigma_rms: the product drowns the sum, lower pi_scale_init",
+    "pi_share": "pi_rms/(sigma_rms + pi_rms), published; healthy .05 to .9 where products are needed; "
+    "high although nonlinear_share is low: the branch is merely constant, believe nonlinear_share",
+    "exponent_abs_mean": "mean |exponent|, published; healthy .05 to 1; moves also when all exponents move "
+    "together, which a centring layer does not notice: look at exponent_centred_abs_mean",
+    "pi_scale_mean": "mean amplitude exp(pi_scale), published; healthy .01 to 3; the size of the knob, not "
+    "its effect, and weight decay alone raises it: look at ac_share",
 }
 
 TRUSTWORTHY: Mapping[str, str] = {
-    "exponent_centred_abs_mean": "Mean |exponent − mean over the fan-in|: how unlike the powers are; "
-    "0 means that no ratio of inputs matters.",
-    "ac_share": "pi_share with each output's mean removed: how much of what varies is multiplicative; "
-    "a product close to an affine map counts too.",
-    "nonlinear_share": "What an affine fit of the inputs cannot explain, relative to the output's deviation: "
-    "above .2 there is a true product, below .05 an affine map would do.",
-    "saturation_fraction": "Share of log-products in the bend or at the clamp: above .05 the bound, "
-    "not the data, shapes the product.",
-    "nonfinite_inputs": "Share of inputs that are NaN or infinite: anything above 0 is a fault upstream.",
+    "exponents": "distribution of the powers; healthy: spread around 0, or in peaks at whole numbers; "
+    "piled up at ±max_exponent: the task wants higher powers, raise max_exponent",
+    "exponent_centred_abs_mean": "mean |exponent − mean over the fan-in|, how unlike the powers are; "
+    "healthy above .01; 0: no ratio of inputs matters, train longer or raise the learning rate",
+    "ac_share": "pi_share with each output's mean removed, how much of what varies is multiplicative; "
+    "healthy above .05 where products are needed; a product close to an affine map counts too: see "
+    "nonlinear_share",
+    "nonlinear_share": "what an affine fit of the inputs cannot explain, relative to the output's deviation; "
+    "healthy above .2 where products are needed; below .05: a plain layer would do",
+    "saturation_fraction": "share of log-products in the bend or at the clamp; healthy below .05; above: the "
+    "bound, not the data, shapes the product, raise max_log or scale the inputs",
+    "nonfinite_inputs": "share of inputs that are NaN or infinite; healthy 0; above: a fault upstream, in "
+    "the data or in the layer before",
 }
 
 PER_BRANCH: Mapping[str, str] = {
-    "product_ac_share": "The product's part of what varies, next to the additive and the bilinear branch.",
-    "bilinear_ac_share": "The bilinear branch's part of what varies, next to the other two.",
+    "product_ac_share": "the product's part of what varies, next to the additive and the bilinear branch; "
+    "healthy above .05 where ratios and powers are needed; 0: the branch is dead",
+    "bilinear_ac_share": "the bilinear branch's part of what varies, next to the other two; healthy above "
+    ".05 where signed products are needed; 0: the branch has not started, train longer",
 }
 
 PUBLISHED_BLOCK: Mapping[str, str] = {
-    "pi_effect_postbn": "Relative change of the output without the product, at the running statistics, "
-    "published: also counts a constant, which batch normalisation would have removed.",
+    "pi_effect_postbn": "relative change of the output without the product, at the running statistics, "
+    "published; healthy above .05 where products are needed; also counts a constant, which batch "
+    "normalisation would have removed: look at pi_effect_reestimated",
 }
 
 TRUSTWORTHY_BLOCK: Mapping[str, str] = {
-    "pi_effect_reestimated": "The same change with the statistics of batch normalisation estimated anew "
-    "on each side: 0 when the product is constant.",
+    "pi_effect_reestimated": "the same change with the statistics of batch normalisation estimated anew on "
+    "each side; healthy above .05 where products are needed; 0: the product is constant",
 }
+
+HISTOGRAM = 1024
 
 
 def rms(x: Tensor) -> Tensor:
@@ -153,6 +166,7 @@ def trustworthy(
     unexplained = affine_residual_rms(inputs, multiplicative)
     deviation = deviation_rms(sigma + multiplicative)
     return {
+        "exponents": thin(at_least_float32(exponents).flatten(), HISTOGRAM),
         "exponent_centred_abs_mean": centred_exponents(at_least_float32(exponents)).abs().mean(),
         "ac_share": share(deviation_rms(multiplicative), deviation_rms(sigma)),
         "nonlinear_share": torch.where(unexplained == 0, unexplained * deviation, unexplained / deviation),

@@ -1,6 +1,7 @@
 """Learning-rate schedules per optimizer step, as functions of the total number of steps."""
 
 import math
+from typing import Any
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -48,6 +49,15 @@ class WarmupCosine(LambdaLR):
         self.warmup_steps = warmup_steps
         self.final_fraction = final_fraction
         super().__init__(optimizer, self._factor)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores the step, not the shape: a fit that is resumed for longer follows the longer schedule."""
+        own = {name: vars(self)[name] for name in ("total_steps", "warmup_steps", "final_fraction")}
+        super().load_state_dict({**state_dict, **own})
+        rates = [base * self._factor(self.last_epoch) for base in self.base_lrs]
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._last_lr = rates
 
     def _factor(self, step: int) -> float:
         if step < self.warmup_steps:

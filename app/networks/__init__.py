@@ -3,6 +3,7 @@
 from app.networks.arithmetic import INALUNetwork, NACTimesNetwork, NMUNetwork
 from app.networks.baselines import (
     HardTanhMLP,
+    LayeredMLP,
     LayerNormReLUMLP,
     LinearMLP,
     ModReLUMLP,
@@ -60,6 +61,7 @@ __all__ = [
     "JPmHC",
     "KromHC",
     "LayerNormReLUMLP",
+    "LayeredMLP",
     "LinearMLP",
     "ModReLUMLP",
     "NACTimesNetwork",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from app.layers.mixing.base import HISTOGRAM, shortcut_diagnostics
 from app.layers.mixing.cayley import ROTATION_METRICS, rotation_diagnostics
 from app.layers.mixing.fused import FusedMap
 from app.layers.mixing.hybrid import CayleyHouseholder, Hybrid, hybrid_diagnostics
@@ -18,8 +19,8 @@ from app.maths.orthogonal import (
     cayley_rotate,
     delta,
     householder_reflect,
-    orthogonality_error,
 )
+from app.maths.representation import thin
 from app.networks.checks import check_sizes
 
 
@@ -120,9 +121,10 @@ class DeltaProbe(Probe):
     """
 
     METRICS: ClassVar[Mapping[str, str]] = {
-        "beta_mean": "mean reflection strength; 0 keeps, 1 erases, 2 reflects; healthy on negation: "
-        "towards 2",
-        "beta": "distribution of the reflection strength over samples, 0 to 2",
+        "beta_mean": "mean reflection strength, 0 keeps, 1 erases, 2 reflects; healthy on negation: "
+        "towards 2; stuck at 1: a direction is lost, raise the learning rate",
+        "beta": "distribution of the reflection strength over samples, 0 to 2; healthy on negation: at 2; "
+        "spread: still learning",
     }
 
     def __init__(
@@ -144,7 +146,7 @@ class DeltaProbe(Probe):
     def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
         """Health for the vectors just received; names as in ``METRICS``."""
         _, beta = self.parameters_of(inputs[0])
-        return {"beta_mean": beta.mean(), "beta": beta}
+        return {"beta_mean": beta.mean(), "beta": thin(beta, HISTOGRAM)}
 
 
 class EDeltaProbe(Probe):
@@ -214,7 +216,7 @@ class EDeltaProbe(Probe):
         rotation = cayley_rotate(basis, parameters.u, parameters.v, parameters.beta)
         blend = gate * rotation + (1 - gate) * householder_reflect(basis, parameters.k)
         return {
-            "orthogonality": orthogonality_error(blend).amax(),
+            **shortcut_diagnostics(blend),
             **hybrid_diagnostics(basis, parameters, self.penalty_of(parameters.gamma)),
         }
 

@@ -79,7 +79,13 @@ class Transformer(nn.Module):
         "below 10; large: the skip path is losing directions",
         "norm_drift": "norm of the state over that of the first state, also after block _01, _02, …; "
         "healthy .3 to 30; growing or falling geometrically over depth: the residual is not kept in balance",
+        "rollout_norm": "norm of the predictions that the network makes of its own predictions, over that of "
+        "the last vector it was given, a line a sequence; healthy: level, .5 to 2; drifting: errors "
+        "feed themselves, train longer or clip the gradient",
     }
+
+    _PROMPT: ClassVar[int] = 16
+    _ROLLOUT: ClassVar[int] = 12
 
     def __init__(
         self,
@@ -146,7 +152,20 @@ class Transformer(nn.Module):
                     "norm_drift": state.float().norm() / start.norm(),
                 }
                 found |= measured | {f"{name}_{i // 2 + 1:02d}": value for name, value in measured.items()}
-        return found
+        return found | self._rolled_out(inputs[0][:4])
+
+    def _rolled_out(self, x: Tensor) -> dict[str, Tensor]:
+        """Norms ``[B, steps]`` of predictions fed back, where one can be an input and there is room."""
+        start = min(self._PROMPT, x.shape[-2] // 2)
+        steps = min(self._ROLLOUT, self.longest - start)
+        if self.trunk.output.out_features != x.shape[-1] or start < 1 or steps < 3:
+            return {}
+        sequence = x[:, :start]
+        for _ in range(steps):
+            prediction = self.trunk(sequence)[0][:, -1:]
+            sequence = torch.cat((sequence, prediction.to(sequence.dtype)), 1)
+        norms = sequence[:, start - 1 :].float().norm(dim=-1)
+        return {"rollout_norm": norms[:, 1:] / norms[:, :1]}
 
 
 class GatedTransformer(Transformer):

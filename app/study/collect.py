@@ -146,10 +146,10 @@ def last_values(curve: pd.DataFrame) -> dict[str, float]:
 def last_diagnostics(folder: Path) -> dict[str, float]:
     """The last value of each scalar diagnostic; of several layers the first, last, mean, min and max."""
     try:
-        table = pd.DataFrame(read_diagnostics(folder))
+        table = read_diagnostics(folder)
     except FileNotFoundError:
         return {}
-    table = table[(table["stage"] == "fit") & (table["statistic"] == "")]
+    table = table[(table["stage"] == "fit") & table["values"].isna()]
     values: dict[str, float] = {}
     for metric, rows in table.groupby("metric"):
         name = str(metric) if "/" in str(metric) else f"diagnostics/{metric}"

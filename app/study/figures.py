@@ -14,6 +14,7 @@ from app.study.plan import Exhibit
 from app.study.results import Results, metric
 from app.study.statistics import interval
 from app.study.tables import asked, label, order, rows_of, short
+from app.study.tables import values as judged
 from app.study.verdicts import is_accuracy
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#7F7F7F")
@@ -103,9 +104,8 @@ def dots(
     figure, axes = panels(len(tasks), 6.8, 1.3 + 0.26 * tallest, 2)
     factor = 100 if is_accuracy(name) else 1
     for axis, task in zip(axes, tasks, strict=True):
-        rows = rows_of(results, task)
         for place, model in enumerate(shown[task]):
-            values = factor * metric(rows[rows["model"] == model], name).astype(float).to_numpy()
+            values = factor * judged(results, task, name, model).to_numpy()
             colour = COLOURS[1] if model == results.candidate else COLOURS[0]
             axis.plot(
                 values, np.full(len(values), place), "o", color=colour, alpha=0.5, markersize=5, mec="none"
@@ -115,7 +115,7 @@ def dots(
                 spread = interval(values[np.isfinite(values)])
                 axis.plot([spread.low, spread.high], [place, place], color=colour, linewidth=1.2)
                 axis.plot([mean], [place], "|", color=colour, markersize=13, markeredgewidth=2.2)
-        axis.set_yticks(range(len(shown[task])), [label(results.study, model) for model in shown[task]])
+        axis.set_yticks(range(len(shown[task])), [label(results.study, task, model) for model in shown[task]])
         axis.set_ylim(-0.7, len(shown[task]) - 0.3)
         if name == asked(results)[task].metric:
             for floor, value in asked(results)[task].floors.items():
@@ -156,7 +156,7 @@ def curves(results: Results, tasks: Sequence[str], exhibit: Exhibit) -> Figure |
             mean = mine.groupby("step")["value"].mean()
             axis.plot(
                 mean.index, factor * mean, color=COLOURS[place], marker=MARKERS[place], markersize=4,
-                linestyle=DASHES[place % len(DASHES)], label=label(results.study, model),
+                linestyle=DASHES[place % len(DASHES)], label=label(results.study, task, model),
             )  # fmt: skip
         finish(axis, f"{asked(results)[task].label}", "step", heading(name), exhibit.log)
         axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.21), ncols=2, borderaxespad=0)
@@ -198,7 +198,7 @@ def scatter(results: Results, tasks: Sequence[str], exhibit: Exhibit) -> Figure:
         rows = rows_of(results, task)
         models = exhibit.models or order(results, task, asked(results)[task].metric)
         for model in models:
-            name = label(results.study, model)
+            name = label(results.study, task, model)
             shown = asked(results)[task].label if len(tasks) > 1 else name
             if len(tasks) > 1 and len(models) > 1:
                 shown = f"{shown}, {name}"
@@ -231,7 +231,7 @@ def points(results: Results, tasks: Sequence[str], exhibit: Exhibit) -> Figure |
             one = mine[mine["model"] == model]
             axis.plot(
                 one["step"], one["value"], MARKERS[place % len(MARKERS)], color=COLOURS[place % LINES],
-                markersize=3, alpha=0.6, mec="none", label=label(results.study, model),
+                markersize=3, alpha=0.6, mec="none", label=label(results.study, task, model),
             )  # fmt: skip
         room = 0.25 * (ends[1] - ends[0])
         axis.set_ylim(ends[0] - room, ends[1] + room)

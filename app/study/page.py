@@ -18,6 +18,30 @@ from app.study.verdicts import judge, tally
 
 SIGNS = {"holds": "✓", "does not hold": "✗", "not settled": "?"}
 
+LATEX = {
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "‖": r"$\|$",
+    "…": r"\dots{}",
+    "◄": r"$\triangleleft$",
+    "√": r"$\sqrt{}$",
+    "Σ": r"$\Sigma$",
+    "→": r"$\to$",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
+    "−": r"$-$",
+    "γ": r"$\gamma$",
+    "β": r"$\beta$",
+    "π": r"$\pi$",
+    "∆": r"$\Delta$",
+    "ℓ": r"$\ell$",
+    "₁": "$_1$",
+    "₂": "$_2$",
+    "₃": "$_3$",
+    "ᵢ": "$_i$",
+}
+"""Signs that a LaTeX engine may not know."""
+
 METHOD = """\
 The last epoch's weights are judged; the best checkpoint's value stands beside. Every tuned model got the
 same grid, one run a point, chosen on validation data with a seed of its own; test data were opened once,
@@ -82,13 +106,15 @@ class Writer:
         if shown:
             self.sections.append(Section(title, shown))
 
-    def table(self, name: str, frame: pd.DataFrame, title: str = "", **more: object) -> Block | None:
-        """Writes a table; ``None`` for an empty one."""
+    def table(
+        self, name: str, frame: pd.DataFrame, title: str = "", raw: pd.DataFrame | None = None, **more: object
+    ) -> Block | None:
+        """Writes a table, with ``raw`` for its numbers; ``None`` for an empty one."""
         if not len(frame):
             return None
         place = self.folder / "tables"
         place.mkdir(exist_ok=True)
-        frame.to_csv(place / f"{name}.csv", index=False)
+        (frame if raw is None else raw).to_csv(place / f"{name}.csv", index=False)
         (place / f"{name}.tex").write_text(latex(frame), encoding="utf-8")
         return replace(Block(title, name, table=frame), **more)  # type: ignore[arg-type]
 
@@ -122,7 +148,7 @@ def latex(frame: pd.DataFrame) -> str:
     """A table for booktabs; texts are escaped."""
     columns = "l" + "".join("r" if numeric(frame, name) else "l" for name in list(frame)[1:])
     text: str = frame.to_latex(index=False, escape=True, column_format=columns)
-    return text
+    return "".join(LATEX.get(sign, sign) for sign in text)
 
 
 def numeric(frame: pd.DataFrame, name: str) -> bool:
@@ -169,19 +195,33 @@ def write(results: Results, folder: Path) -> Path:
         page.table("environment", environment_frame(results), "Versions and hardware", folded=True),
         Block("How it was judged", text=" ".join(METHOD.split())),
     )
-    runs = results.runs["status"].value_counts() if len(results.runs) else {}
-    counts = {status: int(runs.get(status, 0)) for status in (DONE, DIVERGED, FAILED, MISSING)}
+    counts = count_runs(results)
     return page.write(
         title=study.title,
         about=study.about,
         preset=f"Preset {results.preset}, seeds {', '.join(map(str, preset.seeds))}. {preset.note}",
-        counts=", ".join(f"{count} {status}" for status, count in counts.items() if count),
+        counts=f"{sum(counts.values())}, of which "
+        + ", ".join(f"{count} {status}" for status, count in counts.items() if count),
         claims=claims,
         signs=SIGNS,
         tally=tally(verdicts),
         claims_hash=results.claims_hash,
         command=results.command,
     )
+
+
+def count_runs(results: Results) -> dict[str, int]:
+    """How many runs ended how; one that measures several models is one."""
+    if not len(results.runs):
+        return {}
+    study = results.study
+    calls = {name: about.run or name for name, about in study.measurements.items()}
+    model = results.runs["model"].where(results.runs["task"].isin(list(study.tasks)), "")
+    keys = pd.DataFrame(
+        {"task": results.runs["task"].replace(calls), "model": model, "seed": results.runs["seed"]}
+    )
+    found = results.runs.loc[~keys.duplicated(), "status"].value_counts()
+    return {status: int(found.get(status, 0)) for status in (DONE, DIVERGED, FAILED, MISSING)}
 
 
 def task_blocks(page: Writer, results: Results, name: str) -> Sequence[Block | None]:
@@ -194,7 +234,11 @@ def task_blocks(page: Writer, results: Results, name: str) -> Sequence[Block | N
     has_curve = len(known) and (known["metric"] == curve).any()
     return [
         page.figure(f"{name}_models", figures.draw(results, dots)),
-        page.table(name, tables.task_table(results, name)),
+        page.table(
+            name,
+            tables.task_table(results, name),
+            raw=tables.raw_table(results, [name], [about.metric, f"best/{about.metric}"], []),
+        ),
         page.table(f"{name}_seeds", tables.seeds_table(results, name), "Every seed", folded=True),
         page.figure(f"{name}_curves", figures.draw(results, lines) if has_curve else None, "While training"),
     ]

@@ -46,6 +46,26 @@ class Results:
     candidate: str = ""
 
 
+def scored(runs: pd.DataFrame, name: str, judged: str, floors: Mapping[str, float]) -> pd.Series:
+    """A metric's values as they are judged: a run that diverged counts as the first floor.
+
+    Args:
+        runs: Of one task.
+        name: The metric.
+        judged: The one by which the task's models are compared, to which alone the floors belong.
+        floors: Predictor → its value, the trivial one first.
+
+    Returns:
+        One value a run, NaN for one that is missing or failed.
+    """
+    column = metric(runs, name).astype(float).copy()
+    if len(runs):
+        column[~runs["status"].isin([DONE, DIVERGED])] = float("nan")
+        if floors and name in (judged, f"best/{judged}"):
+            column[runs["status"] == DIVERGED] = next(iter(floors.values()))
+    return column
+
+
 def metric(runs: pd.DataFrame, name: str) -> pd.Series:
     """The column of a metric, or the difference of two, ``a - b``; NaN where no run has it."""
     first, minus, second = name.partition(" - ")

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from app.study.plan import Exhibit, Measurement, Study, Task
-from app.study.results import DIVERGED, DONE, FAILED, MISSING, Results, metric
+from app.study.results import DIVERGED, DONE, FAILED, MISSING, Results, metric, scored
 from app.study.statistics import interval
 from app.study.verdicts import is_accuracy, number
 
@@ -23,9 +24,10 @@ def asked(results: Results) -> dict[str, Task | Measurement]:
     return {**tasks, **measurements}
 
 
-def label(study: Study, model: str) -> str:
+def label(study: Study, task: str, model: str) -> str:
     """A model's label; a measurement's row has its own name for one."""
-    return study.models[model].label if model in study.models else model.replace("_", " ")
+    known = task in study.tasks and model in study.models
+    return study.models[model].label if known else model.replace("_", " ")
 
 
 def rows_of(results: Results, task: str) -> pd.DataFrame:
@@ -33,12 +35,19 @@ def rows_of(results: Results, task: str) -> pd.DataFrame:
     return results.runs[results.runs["task"] == task] if len(results.runs) else results.runs
 
 
+def values(results: Results, task: str, name: str, model: str = "") -> pd.Series:
+    """A metric of a task's runs, of one model's if it is named, as it is judged."""
+    about, rows = asked(results)[task], rows_of(results, task)
+    mine = rows[rows["model"] == model] if model else rows
+    return scored(mine, name, about.metric, about.floors)
+
+
 def order(results: Results, task: str, name: str, models: list[str] | None = None) -> list[str]:
     """The models of a task, best mean first, those without a value last."""
     rows = rows_of(results, task)
     if not len(rows):
         return []
-    means = metric(rows, name).astype(float).groupby(rows["model"]).mean()
+    means = values(results, task, name).groupby(rows["model"]).mean()
     if models:
         means = means[[model for model in models if model in means.index]]
     better = asked(results)[task].better if task in asked(results) else "higher"
@@ -46,9 +55,9 @@ def order(results: Results, task: str, name: str, models: list[str] | None = Non
     return [str(model) for model in ranked.index if model]
 
 
-def mean_std(values: pd.Series, name: str) -> str:
+def mean_std(sample: pd.Series, name: str) -> str:
     """``mean ± std (n)``."""
-    known = values[np.isfinite(values.astype(float))].astype(float)
+    known = sample[np.isfinite(sample.astype(float))].astype(float)
     if not len(known):
         return "–"
     if len(known) == 1:
@@ -56,9 +65,9 @@ def mean_std(values: pd.Series, name: str) -> str:
     return f"{number(float(known.mean()), name)} ± {number(float(known.std(ddof=1)), name)} ({len(known)})"
 
 
-def interval_text(values: pd.Series, name: str) -> str:
+def interval_text(sample: pd.Series, name: str) -> str:
     """The 95 % t-interval of a mean."""
-    found = interval(values[np.isfinite(values.astype(float))].astype(float).to_numpy())
+    found = interval(sample[np.isfinite(sample.astype(float))].astype(float).to_numpy())
     if math.isnan(found.low):
         return "–"
     return f"{number(found.low, name)} … {number(found.high, name)}"
@@ -72,16 +81,16 @@ def task_table(results: Results, task: str) -> pd.DataFrame:
     table = []
     for model in order(results, task, name):
         mine = rows[rows["model"] == model]
-        column = metric(mine, name).astype(float)
+        column = values(results, task, name, model)
         row = {
-            "model": label(study, model) + (" ◄" if model == results.candidate else ""),
+            "model": label(study, task, model),
             "parameters": count(mine),
             f"{name}, last": mean_std(column, name),
             "95 % interval": interval_text(column, name),
         }
         if isinstance(about, Task):
-            row["best epoch's"] = mean_std(metric(mine, f"best/{name}").astype(float), name)
-            row[train] = mean_std(metric(mine, train).astype(float), name)
+            row["best epoch's"] = mean_std(values(results, task, f"best/{name}", model), name)
+            row[train] = mean_std(values(results, task, train, model), name)
             row["what happened"] = happened(results, task, model)
             row["s / 100 steps"] = speed(mine)
             row["settings found"] = str(mine["settings"].iloc[0])
@@ -131,28 +140,45 @@ def happened(results: Results, task: str, model: str) -> str:
             mine = curves[
                 (curves["task"] == task) & (curves["model"] == model) & (curves["seed"] == row.seed)
             ]
-            values = mine[mine["metric"] == name].sort_values("step")["value"].to_numpy(dtype=float)
-            word = course(values, about)
+            curve = mine[mine["metric"] == name].sort_values("step")["value"].to_numpy(dtype=float)
+            word = course(curve, about)
         words[word] = words.get(word, 0) + 1
     if len(words) == 1:
         return next(iter(words))
     return ", ".join(f"{word} × {times}" for word, times in words.items())
 
 
-def course(values: np.ndarray, about: Task | Measurement) -> str:
-    """One run's course in a word."""
-    if not len(values):
+def course(curve: NDArray[np.float64], about: Task | Measurement) -> str:
+    """One run's course in a word; nothing is said of metrics for which no word is known."""
+    if not len(curve):
         return "–"
     floor = next(iter(about.floors.values()), math.nan)
     if about.better == "lower":
-        return "no better than trivial" if values[-1] >= 0.98 * floor else "trains"
+        return "no better than trivial" if curve[-1] >= 0.98 * floor else "better than trivial"
     if not is_accuracy(about.metric):
-        return "trains"
-    if values.max() <= floor + CHANCE:
+        return "–"
+    if curve.max() <= floor + CHANCE:
         return "chance"
-    if values[-1] < values.max() - FELL:
-        return "collapsed" if values[-1] <= floor + 5 * CHANCE else "fell back"
-    return "trains" if values[-1] > 0.5 else "slow"
+    if curve[-1] < curve.max() - FELL:
+        return "collapsed" if curve[-1] <= floor + 5 * CHANCE else "fell back"
+    return "trains" if curve[-1] > 0.5 else "slow"
+
+
+def raw_table(results: Results, tasks: list[str], names: list[str], models: list[str]) -> pd.DataFrame:
+    """The numbers behind a table of models × metrics: one row a task, model and metric."""
+    rows = []
+    for task in tasks:
+        if task not in asked(results):
+            continue
+        for model in models or order(results, task, asked(results)[task].metric):
+            for name in names:
+                sample = values(results, task, name, model)
+                found = interval(sample[np.isfinite(sample)].to_numpy())
+                row = {"task": task, "model": model, "metric": name, "n": found.count, "mean": found.mean}
+                spread = sample.std(ddof=1) if found.count > 1 else math.nan
+                rows.append({**row, "std": spread, "low": found.low, "high": found.high})
+    frame = pd.DataFrame(rows)
+    return frame[frame["n"] > 0] if len(frame) else frame
 
 
 def seeds_table(results: Results, task: str) -> pd.DataFrame:
@@ -162,7 +188,7 @@ def seeds_table(results: Results, task: str) -> pd.DataFrame:
     for model in order(results, task, about.metric):
         mine = rows[rows["model"] == model]
         column = metric(mine, about.metric).astype(float)
-        row: dict[str, str] = {"model": label(results.study, model)}
+        row: dict[str, str] = {"model": label(results.study, task, model)}
         for seed, status, value in zip(mine["seed"], mine["status"], column, strict=True):
             row[f"seed {seed}"] = number(value, about.metric) if status == DONE else str(status)
         table.append(row)
@@ -176,7 +202,7 @@ def tuning_table(results: Results) -> pd.DataFrame:
     name = results.study.tuning.metric
     table = []
     for (task, model), points in results.tuning.groupby(["task", "model"], sort=False):
-        row = {"task": str(task), "model": label(results.study, str(model))}
+        row = {"task": str(task), "model": label(results.study, str(task), str(model))}
         for point in points.itertuples():
             shown = number(point.value, name) if point.status == DONE else point.status
             row[f"{point.learning_rate:g}, {point.schedule}"] = f"{shown} ◄" if point.chosen else shown
@@ -196,9 +222,9 @@ def exhibit_table(results: Results, exhibit: Exhibit) -> pd.DataFrame:
             if not len(mine):
                 continue
             row = {"task": asked(results)[task].label} if len(exhibit.tasks) > 1 else {}
-            row["model"] = label(results.study, model)
+            row["model"] = label(results.study, task, model)
             for name in exhibit.metrics:
-                row[short(name)] = mean_std(metric(mine, name).astype(float), name)
+                row[short(name)] = mean_std(values(results, task, name, model), name)
             table.append(row)
     frame = pd.DataFrame(table)
     empty = [name for name in frame if (frame[name] == "–").all()]

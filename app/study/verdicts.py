@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from app.study.plan import Claim, Measurement, Study, Task
-from app.study.results import DIVERGED, DONE, Results, metric
+from app.study.results import DIVERGED, DONE, Results, scored
 from app.study.statistics import Interval, holm, interval, paired, unpaired
 
 Kind = Literal["holds", "does not hold", "not settled"]
@@ -165,19 +165,18 @@ def values(claim: Claim, model: str, results: Results) -> tuple[pd.Series, tuple
         rows = rows[(rows["task"] == claim.task) & (rows["model"] == model)]
     if not len(rows):
         return pd.Series(dtype=float), (f"{model} was not run",)
-    column = metric(rows, name).astype(float).copy()
+    column = scored(rows, name, asked.metric, asked.floors)
     column.index = pd.Index(rows["seed"])
     status = pd.Series(rows["status"].to_numpy(), index=column.index)
     notes: list[str] = []
-    diverged = status == DIVERGED
-    if diverged.any() and name == asked.metric and asked.floors:
+    diverged = int((status == DIVERGED).sum())
+    if diverged and name == asked.metric and asked.floors:
         floor, value = next(iter(asked.floors.items()))
-        column[diverged] = value
-        notes.append(f"{int(diverged.sum())} of {model} diverged and count as “{floor}”, {value:g}")
+        notes.append(f"{diverged} of {model} diverged and count as “{floor}”, {value:g}")
     lost = [int(seed) for seed in status.index[~status.isin([DONE, DIVERGED])]]
     if lost:
         notes.append(f"{model} lacks the seeds {', '.join(map(str, lost))}")
-    return column[np.isfinite(column) & status.isin([DONE, DIVERGED])], tuple(notes)
+    return column[np.isfinite(column)], tuple(notes)
 
 
 def subject(claim: Claim, study: Study) -> Task | Measurement:
@@ -251,7 +250,8 @@ def sentence(one: Comparison, claim: Claim, study: Study, name: str) -> str:
     """A comparison in words."""
 
     def label(model: str) -> str:
-        return study.models[model].label if model in study.models else model.replace("_", " ")
+        known = claim.task in study.tasks and model in study.models
+        return study.models[model].label if known else model.replace("_", " ")
 
     shown = f"{label(one.model)} {number(one.ours[0], name)} ± {number(one.ours[1], name)}"
     if one.theirs is not None:

@@ -58,8 +58,8 @@ def test_every_stage_with_every_logger(make_module, make_trainer, data, tmp_path
     assert set(table["stage"]) == {stage}
     paths = {"network.layers.000", "network.layers.001", "network.layers.002"}
     assert set(table["layer"][table["metric"] == "diagnostics/spectral_norm"]) == paths
-    assert ("gradients/total_norm" in table["metric"]) == (stage == "fit")
-    assert ("diagnostics/activation_gradient_ratio" in table["metric"]) == (stage == "fit")
+    assert ("gradients/total_norm" in set(table["metric"])) == (stage == "fit")
+    assert ("diagnostics/activation_gradient_ratio" in set(table["metric"])) == (stage == "fit")
     if loggers in ("csv", "both") and stage == "fit":
         header = (folder / "metrics.csv").read_text().splitlines()[0]
         assert sorted(header.split(",")) == ["epoch", "step", "train/loss", "val/loss"]

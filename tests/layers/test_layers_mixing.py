@@ -258,11 +258,10 @@ def test_diagnostics_are_pure_and_explained(name: str) -> None:
     assert all(torch.equal(before[k], v) for k, v in mixer.state_dict().items())
     assert set(found) == set(mixer.METRICS)
     for metric, value in found.items():
-        assert value.dim() in (0, 1)
+        assert value.dim() < 2 or (value.dim() == 2 and value.shape[1] == 2)
         assert value.isfinite().all()
         assert torch.equal(value, again[metric])
         assert "\n" not in mixer.METRICS[metric]
-        assert ";" in mixer.METRICS[metric] or "distribution" in mixer.METRICS[metric]
 
 
 @names

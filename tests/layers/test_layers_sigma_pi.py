@@ -197,7 +197,8 @@ def test_readouts_follow_their_formulas() -> None:
         "product_ac_share": ac(product) / (ac(sigma) + ac(product) + ac(bilinear)),
         "bilinear_ac_share": ac(bilinear) / (ac(sigma) + ac(product) + ac(bilinear)),
     }
-    assert set(read) == set(layer.METRICS) == set(expected)
+    assert set(read) == set(layer.METRICS) == {*expected, "exponents"}
+    assert torch.equal(read["exponents"], layer.bounded_exponents().flatten())
     for name, value in expected.items():
         assert read[name].item() == pytest.approx(value, rel=1e-6), name
 
@@ -211,7 +212,7 @@ def test_readouts_touch_nothing() -> None:
     assert layer.training
     for name, value in layer.state_dict().items():
         assert torch.equal(value, state[name])
-    assert all(value.dim() == 0 and not value.requires_grad for value in read.values())
+    assert all(value.dim() <= 1 and not value.requires_grad for value in read.values())
 
 
 def test_nan_in_nan_out() -> None:

@@ -133,7 +133,10 @@ def test_diagnostics_of_the_whole(network: Callable[..., nn.Module]) -> None:
     assert {"shortcut_energy_01", "shortcut_energy_02", "norm_drift_02", "shortcut_condition_01"} <= set(
         found
     )
+    rolled = found.pop("rollout_norm")
     assert all(value.dim() == 0 and value.isfinite() for value in found.values())
+    assert rolled.dim() == 2
+    assert len(rolled) == min(4, len(inputs()))
     if network in (GPT, OHC, EDeltaCayley, EDeltaReflection, EDeltaTwoReflections):
         assert float(found["shortcut_energy"]) == pytest.approx(1, abs=1e-4)
         assert float(found["shortcut_condition"]) == pytest.approx(1, abs=1e-4)

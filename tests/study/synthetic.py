@@ -1,5 +1,7 @@
 """Results of a study that was never run: every kind of outcome and of exhibit, from a fixed seed."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 
@@ -13,6 +15,8 @@ ACCURACY = {"z_plane": 0.955, "layernorm_relu_residual": 0.962, "linear": 0.915,
 def results(preset: str = "cpu", done: float = 1.0) -> Results:
     """A whole study, or with a share of its runs missing."""
     study = plan.load(configs.SHIPPED / "studies" / "z_plane.yaml")
+    yours = dataclasses.replace(study.models["hard_tanh"], label="MyLayer (yours)")
+    study = dataclasses.replace(study, models={**study.models, "hard_tanh": yours})
     random = np.random.default_rng(0)
     tasks, models, measurements = study.chosen(preset)
     rows, curves, tuning = [], [], []

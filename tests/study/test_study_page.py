@@ -26,7 +26,25 @@ def test_numbers_are_those_of_the_runs(page):
     shown = f"{mean:.2f} % ± {std:.2f} % (5)"
     assert shown in path.read_text()
     assert shown in (path.parent / "report.md").read_text()
-    assert shown in (path.parent / "tables" / "mnist.csv").read_text()
+    table = pd.read_csv(path.parent / "tables" / "mnist.csv").set_index(["model", "metric"])
+    found = table.loc[("z_plane", "test/acc")]
+    assert (100 * found["mean"], 100 * found["std"], found["n"]) == pytest.approx((mean, std, 5))
+
+
+def test_runs_that_diverged_count_as_trivial(page):
+    results, path = page
+    table = pd.read_csv(path.parent / "tables" / "mnist.csv").set_index(["model", "metric"])
+    assert table.loc[("unit_normalise", "test/acc"), "mean"] == pytest.approx(0.1135)
+    assert table.loc[("modrelu", "test/acc"), "n"] == 4  # a failed one does not
+    assert tables.order(results, "mnist", "test/acc")[-1] == "unit_normalise"
+
+
+def test_runs_are_counted_once(page):
+    results, path = page
+    done = results.runs[results.runs["task"].isin(list(results.study.tasks))]
+    fits = len(done)
+    calls = 3 * 5  # three measurements of five seeds
+    assert f"Runs: {fits + calls}, of which {fits + calls - 6} done, 5 diverged, 1 failed" in path.read_text()
 
 
 def test_files(page):
@@ -35,7 +53,9 @@ def test_files(page):
     for table in re.findall(r'id="table-([^"]+)"', html):
         frame = pd.read_csv(path.parent / "tables" / f"{table}.csv")
         assert len(frame)
-        assert "\\toprule" in (path.parent / "tables" / f"{table}.tex").read_text()
+        latex = (path.parent / "tables" / f"{table}.tex").read_text()
+        assert "\\toprule" in latex
+        assert not set(latex) & set("±×‖◄√")
     pictures = re.findall(r"\(figures/(.+?)\.svg\)", text)
     assert len(pictures) == html.count("<svg")
     assert len(set(pictures)) == len(pictures) > 6
@@ -46,7 +66,7 @@ def test_files(page):
         assert claim.claim in text
     assert results.claims_hash in text
     assert "RuntimeError: no" in html
-    assert "◄" in html
+    assert 'class="yours"' in html
 
 
 def test_nothing_comes_from_outside(page):

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from app.maths.orthogonal import orthogonality_error
+from app.maths.orthogonal import eigenvalues, log10_error, orthogonality_error
 
 MixerFactory = Callable[[nn.Module, int], "Mixer"]
 """Makes the mixer around a branch; the second argument counts residual steps from 0."""
@@ -30,6 +30,9 @@ class Mixer(nn.Module, ABC):
     METRICS: ClassVar[Mapping[str, str]] = {
         "orthogonality": "largest entry of |MᵀM − I| of the skip path's map as applied; healthy below 1e-5 "
         "for rotations and reflections; above .1: the residual shrinks or grows over depth",
+        "orthogonality_log10": "log₁₀ of it; healthy below −5 for rotations, reflections; rising: as there",
+        "eigenvalues": "eigenvalues of that map at some tokens; healthy: on the unit circle; inside it the "
+        "residual forgets, outside it grows: bias the gate",
     }
 
     def __init__(self, branch: nn.Module) -> None:
@@ -55,7 +58,28 @@ class Mixer(nn.Module, ABC):
     def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
         """Health for the state just received; names as in ``METRICS``."""
         (x,) = inputs
-        return {"orthogonality": orthogonality_error(self.shortcut(x)).amax()}
+        return shortcut_diagnostics(self.shortcut(x))
+
+
+def shortcut_diagnostics(matrix: Tensor) -> dict[str, Tensor]:
+    """What ``Mixer.METRICS`` names, from the skip path's map ``[B, T, m, m]``."""
+    error = orthogonality_error(matrix).amax()
+    return {
+        "orthogonality": error,
+        "orthogonality_log10": log10_error(error),
+        "eigenvalues": eigenvalues(matrix),
+    }
+
+
+HISTOGRAM = 1024
+"""Values of a histogram at most: one for every token would be a third of a million."""
+
+OPERATOR_METRICS: Mapping[str, str] = {
+    "rotation_orthogonality": "largest entry of |QᵀQ − I| of the rotation alone; healthy below 2e-6, always; "
+    "above: its parameters are not finite or its numbers too coarse, keep the residual in float32",
+    "reflection_orthogonality": "largest entry of |HᵀH − I| of the reflection alone; healthy below 2e-6, "
+    "always; above: as for the rotation",
+}
 
 
 def split(x: Tensor, streams: int) -> Tensor:

@@ -7,17 +7,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from app.layers.mixing.base import Mixer
+from app.layers.mixing.base import HISTOGRAM, OPERATOR_METRICS, Mixer
 from app.layers.mixing.fused import FusedMap
 from app.layers.mixing.operators import OperatorMixer
 from app.maths.orthogonal import cayley_angle, cayley_rotate
+from app.maths.representation import thin
 
 ROTATION_METRICS: Mapping[str, str] = {
-    "beta_mean": "mean rotation scale, .69 at the start; growing without end: the task wants a turn by π, "
-    "which no rotation of this kind reaches",
-    "angle_mean": "mean |angle| of the rotation in radians, 0 to π; stuck near 0: nothing rotates; near π: "
-    "the rotation imitates a reflection",
-    "angle": "distribution of the angle over tokens, −π to π",
+    "beta_mean": "mean rotation scale, .69 at the start; healthy .1 to 10; growing without end: the task "
+    "wants a turn by π, which no rotation of this kind reaches, use two reflections",
+    "angle_mean": "mean |angle| of the rotation in radians, 0 to π; healthy above .05; stuck near 0: nothing "
+    "rotates, near π: the rotation imitates a reflection",
+    "angle": "distribution of the angle over tokens, −π to π; healthy: spread; at 0 alone: nothing rotates",
 }
 
 
@@ -44,7 +45,11 @@ class Cayley(OperatorMixer[Rotation]):
     Source: an ablation of arXiv:2605.06729.
     """
 
-    METRICS: ClassVar[Mapping[str, str]] = {**Mixer.METRICS, **ROTATION_METRICS}
+    METRICS: ClassVar[Mapping[str, str]] = {
+        **Mixer.METRICS,
+        **ROTATION_METRICS,
+        "rotation_orthogonality": OPERATOR_METRICS["rotation_orthogonality"],
+    }
 
     def __init__(
         self,
@@ -70,10 +75,16 @@ class Cayley(OperatorMixer[Rotation]):
     def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
         """Health for the state just received; names as in ``METRICS``."""
         (x,) = inputs
-        return {**super().diagnostics(x), **rotation_diagnostics(*self.parameters_of(x))}
+        found = super().diagnostics(x)
+        operator = {"rotation_orthogonality": found["orthogonality"]}
+        return {**found, **rotation_diagnostics(*self.parameters_of(x)), **operator}
 
 
 def rotation_diagnostics(u: Tensor, v: Tensor, beta: Tensor) -> Mapping[str, Tensor]:
     """What ``ROTATION_METRICS`` names."""
     angle = cayley_angle(u, v, beta)
-    return {"beta_mean": beta.mean(), "angle_mean": angle.abs().mean(), "angle": angle.flatten()}
+    return {
+        "beta_mean": beta.mean(),
+        "angle_mean": angle.abs().mean(),
+        "angle": thin(angle.flatten(), HISTOGRAM),
+    }

@@ -6,8 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from app.layers.mixing.base import Mixer
+from app.layers.mixing.base import HISTOGRAM, Mixer
 from app.maths.direction import unit, working
+from app.maths.orthogonal import log10_error
+from app.maths.representation import thin
 
 
 class Delta(Mixer):
@@ -27,10 +29,12 @@ class Delta(Mixer):
 
     METRICS: ClassVar[Mapping[str, str]] = {
         **Mixer.METRICS,
-        "beta_mean": "mean reflection strength; 0 keeps, 1 overwrites, 2 reflects; stuck at 1: the skip "
-        "path loses a direction in every step, raise the learning rate of the gate",
-        "beta": "distribution of the reflection strength over tokens, 0 to 2",
-        "value": "distribution of the written value over tokens, 0 to 4; all at 2: the value does not learn",
+        "beta_mean": "mean reflection strength, 0 keeps, 1 overwrites, 2 reflects; healthy off 1; stuck "
+        "at 1: the skip path loses a direction in every step, raise the learning rate of the gate",
+        "beta": "distribution of the reflection strength over tokens; healthy: spread, or at 0 and 2; "
+        "a single peak at 1: as for its mean",
+        "value": "distribution of the written value over tokens, 0 to 4; healthy: spread; at 2: the value "
+        "does not learn, raise the learning rate",
     }
 
     def __init__(self, branch: nn.Module, width: int) -> None:
@@ -67,9 +71,14 @@ class Delta(Mixer):
         k, beta, value = self.parameters_of(x)
         # MᵀM − I = (β² − 2β)kkᵀ: no D × D matrix for every token.
         error = (beta * (beta - 2)).abs() * k.square().amax(-1, keepdim=True)
+        # The eigenvalues of M are 1 − β‖k‖², once, and 1.
+        along = thin((1 - beta * k.square().sum(-1, keepdim=True)).flatten().float(), 64)
+        real = torch.cat((along, torch.ones_like(along)))
         return {
             "orthogonality": error.amax(),
+            "orthogonality_log10": log10_error(error.amax()),
+            "eigenvalues": torch.stack((real, torch.zeros_like(real)), -1),
             "beta_mean": beta.mean(),
-            "beta": beta.flatten(),
-            "value": value.flatten(),
+            "beta": thin(beta.flatten(), HISTOGRAM),
+            "value": thin(value.flatten(), HISTOGRAM),
         }

@@ -7,23 +7,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from app.layers.mixing.base import Mixer
+from app.layers.mixing.base import HISTOGRAM, OPERATOR_METRICS, Mixer
 from app.layers.mixing.cayley import ROTATION_METRICS, rotation_diagnostics
 from app.layers.mixing.fused import FusedMap
 from app.layers.mixing.operators import OperatorMixer
 from app.maths.orthogonal import cayley_rotate, householder_reflect, orthogonality_error
+from app.maths.representation import thin
 
 GATE_METRICS: Mapping[str, str] = {
-    "gamma_mean": "mean gate; 1 is the rotation, 0 the reflection; healthy near either; stuck at ½: the "
+    "gamma_mean": "mean gate, 1 is the rotation, 0 the reflection; healthy near either; stuck at ½: the "
     "penalty has no gradient there, start with another gate_bias",
-    "gamma_std": "spread of the gate; near 0 with a mean near ½: the gate does not choose",
-    "gamma_collapsed": "share of gates below .05 or above .95; healthy: towards 1 late in training; 0 at "
+    "gamma_std": "spread of the gate; healthy above .05, or any where the mean is near 0 or 1; near 0 with a "
+    "mean near ½: the gate does not choose, start with another gate_bias",
+    "gamma_collapsed": "share of gates below .05 or above .95; healthy towards 1 late in training; 0 at "
     "the end: the blend is not orthogonal, raise the penalty or bias the gate",
-    "gamma": "distribution of the gate; healthy late in training: at 0 and 1",
-    "gate_penalty": "the term 4γ(1−γ), times its weight; healthy: falling towards 0",
-    "rotation_orthogonality": "largest entry of |QᵀQ − I| of the rotation alone; healthy below 2e-6, always",
-    "reflection_orthogonality": "largest entry of |HᵀH − I| of the reflection alone; healthy below 2e-6, "
-    "always",
+    "gamma": "distribution of the gate; healthy late in training: at 0 and 1; a single peak at ½: as for its "
+    "mean",
+    "gate_penalty": "the term 4γ(1−γ), times its weight; healthy falling towards 0; level: raise its weight",
+    **OPERATOR_METRICS,
 }
 
 
@@ -115,7 +116,7 @@ def hybrid_diagnostics(basis: Tensor, parameters: Hybrid, penalty: Tensor) -> Ma
         "gamma_mean": gamma.mean(),
         "gamma_std": gamma.std(correction=0),
         "gamma_collapsed": ((gamma < 0.05) | (gamma > 0.95)).float().mean(),
-        "gamma": gamma.flatten(),
+        "gamma": thin(gamma.flatten(), HISTOGRAM),
         "gate_penalty": penalty,
         "rotation_orthogonality": orthogonality_error(cayley_rotate(basis, u, v, beta)).amax(),
         "reflection_orthogonality": orthogonality_error(householder_reflect(basis, k)).amax(),

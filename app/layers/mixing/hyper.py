@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from app.layers.attention import zero_linear_
-from app.layers.mixing.base import Mixer
+from app.layers.mixing.base import OPERATOR_METRICS, Mixer, shortcut_diagnostics
 from app.maths.direction import working
 from app.maths.orthogonal import (
     kronecker_mixing,
     matmul,
-    orthogonality_error,
     quaternion_rotate,
     sinkhorn,
     stochasticity_error,
@@ -107,10 +106,7 @@ class Stochastic(HyperConnection):
         """Health for the state just received; names as in ``METRICS``."""
         (x,) = inputs
         matrix = self.shortcut(x)
-        return {
-            "orthogonality": orthogonality_error(matrix).amax(),
-            "stochasticity": stochasticity_error(matrix).amax(),
-        }
+        return {**shortcut_diagnostics(matrix), "stochasticity": stochasticity_error(matrix).amax()}
 
 
 class Sinkhorn(Stochastic):
@@ -174,6 +170,11 @@ class Quaternion(HyperConnection):
     Source: arXiv:2609.02672.
     """
 
+    METRICS: ClassVar[Mapping[str, str]] = {
+        **Mixer.METRICS,
+        "rotation_orthogonality": OPERATOR_METRICS["rotation_orthogonality"],
+    }
+
     def __init__(self, branch: nn.Module, width: int, index: int) -> None:
         super().__init__(branch, width, index, torch.tensor([1.0, 0, 0, 0, 1, 0, 0, 0]), 4)
         self.scale = nn.Parameter(torch.full((2,), 0.01))
@@ -189,3 +190,9 @@ class Quaternion(HyperConnection):
         """Multiplies from both sides."""
         left, right = torch.split(logits, 4, -1)
         return quaternion_rotate(streams, left, right)
+
+    @torch.no_grad()
+    def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
+        """Health for the state just received; names as in ``METRICS``."""
+        found = super().diagnostics(*inputs)
+        return {**found, "rotation_orthogonality": found["orthogonality"]}

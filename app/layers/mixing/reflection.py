@@ -1,7 +1,12 @@
 """Reflection alone: E∆ with its gate fixed at 0."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
 from torch import Tensor, nn
 
+from app.layers.mixing.base import OPERATOR_METRICS, Mixer
 from app.layers.mixing.fused import FusedMap
 from app.layers.mixing.operators import OperatorMixer
 from app.maths.orthogonal import householder_reflect
@@ -19,6 +24,11 @@ class Reflection(OperatorMixer[Tensor]):
 
     Source: an ablation of arXiv:2605.06729.
     """
+
+    METRICS: ClassVar[Mapping[str, str]] = {
+        **Mixer.METRICS,
+        "reflection_orthogonality": OPERATOR_METRICS["reflection_orthogonality"],
+    }
 
     def __init__(
         self,
@@ -40,3 +50,9 @@ class Reflection(OperatorMixer[Tensor]):
     def operate(self, streams: Tensor, parameters: Tensor) -> Tensor:
         """Reflects."""
         return householder_reflect(streams, parameters)
+
+    @torch.no_grad()
+    def diagnostics(self, *inputs: Tensor) -> Mapping[str, Tensor]:
+        """Health for the state just received; names as in ``METRICS``."""
+        found = super().diagnostics(*inputs)
+        return {**found, "reflection_orthogonality": found["orthogonality"]}

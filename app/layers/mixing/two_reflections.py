@@ -6,11 +6,12 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from app.layers.mixing.base import Mixer
+from app.layers.mixing.base import HISTOGRAM, OPERATOR_METRICS, Mixer
 from app.layers.mixing.fused import FusedMap
 from app.layers.mixing.operators import OperatorMixer
 from app.maths.direction import unit, wide
 from app.maths.orthogonal import householder_reflect
+from app.maths.representation import thin
 
 
 class Normals(NamedTuple):
@@ -38,8 +39,11 @@ class TwoReflections(OperatorMixer[Normals]):
 
     METRICS: ClassVar[Mapping[str, str]] = {
         **Mixer.METRICS,
-        "angle_mean": "mean angle of the rotation in radians, 0 to π; stuck near 0: nothing rotates",
-        "angle": "distribution of the angle over tokens, 0 to π",
+        "angle_mean": "mean angle of the rotation in radians, 0 to π; healthy above .05; stuck near 0: "
+        "nothing rotates, raise the learning rate",
+        "angle": "distribution of the angle over tokens, 0 to π; healthy: spread; at 0 alone: nothing "
+        "rotates",
+        "rotation_orthogonality": OPERATOR_METRICS["rotation_orthogonality"],
     }
 
     def __init__(
@@ -71,4 +75,10 @@ class TwoReflections(OperatorMixer[Normals]):
         angle = (2 * torch.minimum(half, torch.pi - half)).to(
             x.dtype
         )  # a normal and its negative are the same
-        return {**super().diagnostics(x), "angle_mean": angle.mean(), "angle": angle.flatten()}
+        found = super().diagnostics(x)
+        return {
+            **found,
+            "angle_mean": angle.mean(),
+            "angle": thin(angle.flatten(), HISTOGRAM),
+            "rotation_orthogonality": found["orthogonality"],
+        }
