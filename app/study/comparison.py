@@ -59,7 +59,7 @@ def read(folder: Path) -> Recorded:
             f"{folder} holds no metrics: a run's folder has a metrics.csv, as in runs/<name>/version_0"
         )
     config = folder / "config.yaml"
-    content = yaml.safe_load(config.read_text()) if config.is_file() else {}
+    content = yaml.safe_load(config.read_text(encoding="utf-8")) if config.is_file() else {}
     return Recorded(folder, dict(flat(content or {})), curves, tests)
 
 
@@ -163,24 +163,27 @@ def versions_frame(runs: Sequence[Recorded]) -> pd.DataFrame:
     for run in runs:
         path = run.folder / "environment.json"
         if path.is_file():
-            content = json.loads(path.read_text())
+            content = json.loads(path.read_text(encoding="utf-8"))
             parts = [content.get(part, {}) for part in ("versions", "git", "hardware")]
             columns[str(run.folder)] = {key: str(value) for part in parts for key, value in part.items()}
     return pd.DataFrame(columns).rename_axis("what").reset_index() if columns else pd.DataFrame()
 
 
 def curves(groups: Mapping[str, list[Recorded]], name: str) -> Figure:
-    """One metric over training steps, a colour a group, at most eight of them."""
+    """One metric over training steps, a colour a group, at most eight of them in a panel."""
+    entries = [*groups.items()]
+    parts = [entries[i : i + figures.LINES] for i in range(0, len(entries), figures.LINES)]
     with mpl.rc_context(figures.STYLE):
-        figure, (axis,) = figures.panels(1, 7.0, 3.6)
-        for place, (group, members) in enumerate([*groups.items()][: figures.LINES]):
-            for place_in_group, run in enumerate(members):
-                mine = run.curves[run.curves["metric"] == name]
-                axis.plot(
-                    mine["step"], mine["value"], color=figures.COLOURS[place], marker=figures.MARKERS[place],
-                    markersize=3, linestyle=figures.DASHES[place % len(figures.DASHES)],
-                    label=group if place_in_group == 0 else None,
-                )  # fmt: skip
-        figures.finish(axis, "", "step", name, False)
-        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.15))
+        figure, axes = figures.panels(len(parts), 7.0, 3.6, 1)
+        for axis, part in zip(axes, parts, strict=True):
+            for place, (group, members) in enumerate(part):
+                for place_in_group, run in enumerate(members):
+                    mine = run.curves[run.curves["metric"] == name]
+                    axis.plot(
+                        mine["step"], mine["value"], color=figures.COLOURS[place], markersize=3,
+                        marker=figures.MARKERS[place], linestyle=figures.DASHES[place % len(figures.DASHES)],
+                        label=group if place_in_group == 0 else None,
+                    )  # fmt: skip
+            figures.finish(axis, "", "step", name, False)
+            axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.2))
     return figure

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from app.study.plan import Exhibit
 from app.study.results import Results, metric
+from app.study.statistics import interval
 from app.study.tables import asked, label, order, rows_of, short
 from app.study.tables import values as judged
 from app.study.verdicts import is_accuracy
@@ -97,7 +98,7 @@ def panels(count: int, width: float = 4.2, height: float = 3.0, most: int = 3) -
 def dots(
     results: Results, tasks: Sequence[str], name: str, models: list[str] | None = None, log: bool = False
 ) -> Figure:
-    """A row a model: a dot a seed, a bar at the mean, dotted lines at the floors."""
+    """A row a model: a dot a seed, a bar at the mean, a line over its 95 % interval, dots at the floors."""
     shown = {task: order(results, task, name, models)[::-1] for task in tasks}
     tallest = max(map(len, shown.values()))
     figure, axes = panels(len(tasks), 6.8, 1.3 + 0.26 * tallest, 2)
@@ -111,6 +112,8 @@ def dots(
             )
             if np.isfinite(values).any():
                 mean = float(np.nanmean(values))
+                spread = interval(values[np.isfinite(values)])
+                axis.plot([spread.low, spread.high], [place, place], color=colour, linewidth=1.2)
                 axis.plot([mean], [place], "|", color=colour, markersize=13, markeredgewidth=2.2)
         axis.set_yticks(range(len(shown[task])), [label(results.study, task, model) for model in shown[task]])
         axis.set_ylim(-0.7, len(shown[task]) - 0.3)
@@ -156,7 +159,7 @@ def curves(results: Results, tasks: Sequence[str], exhibit: Exhibit) -> Figure |
                 linestyle=DASHES[place % len(DASHES)], label=label(results.study, task, model),
             )  # fmt: skip
         finish(axis, f"{asked(results)[task].label}", "step", heading(name), exhibit.log)
-        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.16), ncols=2, borderaxespad=0)
+        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.21), ncols=2, borderaxespad=0)
     return figure
 
 

@@ -153,6 +153,8 @@ def latex(frame: pd.DataFrame) -> str:
 
 def numeric(frame: pd.DataFrame, name: str) -> bool:
     """Whether a column is of numbers, and so stands right."""
+    if name == frame.columns[0]:
+        return False  # names, even those that begin with a digit
     cells = [str(cell) for cell in frame[name] if str(cell) not in ("", "–")]
     return bool(cells) and sum(bool(re.match(r"[−\-\d.]", cell)) for cell in cells) > len(cells) / 2
 

@@ -97,7 +97,23 @@ def task_table(results: Results, task: str) -> pd.DataFrame:
         table.append(row)
     for floor, value in about.floors.items():
         table.append({"model": f"({floor})", f"{name}, last": number(value, name)})
+    table += published(results, task, [name, train])
     return pd.DataFrame(table).fillna("")
+
+
+def published(results: Results, task: str, names: list[str]) -> list[dict[str, str]]:
+    """A row for each source and model of which a claim gives values, for a task's table."""
+    study, about = results.study, asked(results)[task]
+    rows: dict[str, dict[str, str]] = {}
+    for claim in study.claims.values():
+        name = claim.metric or about.metric
+        if claim.task != task or claim.kind != "equal" or claim.value is None or claim.source == "ours":
+            continue
+        if name in names:
+            title = f"(published for: {', '.join(label(study, model) for model in claim.models)})"
+            column = f"{name}, last" if name == names[0] else name
+            rows.setdefault(title, {"model": title})[column] = number(claim.value, name)
+    return list(rows.values())
 
 
 def count(rows: pd.DataFrame) -> str:

@@ -211,9 +211,13 @@ def verdict(
         why = "not run in this preset"
     elif any(one.difference.count < SEEDS for one in comparisons):
         why = f"fewer than {SEEDS} seeds"
+    elif any(not clear(one.difference, claim) for one in comparisons):
+        why = "an interval reaches across the margin"
+    else:
+        why = "not clear enough for so many comparisons"
     if kind == "does not hold" and claim.unpublished:
-        agreed = bool(claim.grid) and all(one.kind == "does not hold" for one in grid)
-        if not agreed:
+        failed = {one.model for one in grid if one.kind == "does not hold"}
+        if not claim.grid or failed != set(claim.grid):
             kind, why = "not settled", f"unpublished settings ({claim.unpublished})"
     words = f"{kind}: {why}" if why else kind
     if reduced:
@@ -221,11 +225,24 @@ def verdict(
     return Verdict(kind, reduced, words, grounds(claim, comparisons, results.study), comparisons)
 
 
+def clear(difference: Interval, claim: Claim) -> bool:
+    """Whether the interval, not corrected for other comparisons, lies on one side of the margin."""
+    low, high, margin = difference.low, difference.high, claim.margin
+    if claim.kind == "equal":
+        return (-margin < low and high < margin) or low > margin or high < -margin
+    edge = margin if claim.kind == "greater" else -margin
+    return low > edge or high < edge
+
+
 def grounds(claim: Claim, comparisons: tuple[Comparison, ...], study: Study) -> str:
     """The numbers of a claim's comparisons, in a sentence each."""
     name = claim.metric or subject(claim, study).metric
     sentences = [sentence(one, claim, study, name) for one in comparisons if one.difference.count]
     notes = list(dict.fromkeys(note for one in comparisons for note in one.notes))
+    if claim.margin:
+        of_a_ratio = claim.scale == "ratio"
+        shown = f"a factor of {math.exp(claim.margin):.3g}" if of_a_ratio else points(claim.margin, name)
+        sentences.append(f"Margin: {shown}")
     return ". ".join([*sentences, *notes]) + "."
 
 
@@ -250,7 +267,7 @@ def sentence(one: Comparison, claim: Claim, study: Study, name: str) -> str:
     if one.scale == "ratio":
         effect = f"ratio {math.exp(mean):.3g} [{math.exp(low):.3g}, {math.exp(high):.3g}]"
     else:
-        effect = f"difference {number(mean, name)} [{number(low, name)}, {number(high, name)}]"
+        effect = f"difference {points(mean, name)} [{points(low, name, '')}, {points(high, name, '')}]"
     p = min(one.p_for, one.p_contrary)
     return f"{shown}; {effect}; adjusted p {'< .001' if p < 0.001 else f'= {p:.3f}'})"
 
@@ -264,6 +281,12 @@ def number(value: float, name: str) -> str:
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e4):
         return f"{value:.2e}"
     return f"{value:.4g}"
+
+
+def points(value: float, name: str, unit: str = " points") -> str:
+    """A difference of two values of a metric: of accuracies in percentage points."""
+    shown = f"{100 * value:.2f}{unit}" if is_accuracy(name) else number(value, name)
+    return shown.replace("-", "−", 1) if value < 0 else shown
 
 
 def is_accuracy(name: str) -> bool:

@@ -9,7 +9,7 @@ import small
 
 from app.study import plan
 from app.study.results import DIVERGED, DONE, FAILED, Results, metric
-from app.study.verdicts import judge, number
+from app.study.verdicts import judge, number, points
 
 CLAIM = {
     "claim": "a beats b",
@@ -157,3 +157,43 @@ def test_differences_of_metrics():
 )
 def test_numbers(value, name, shown):
     assert number(value, name) == shown
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        ({"margin": 0.048}, "not settled: an interval reaches across the margin"),
+        ({"against": [], "value": 0.92}, "not settled: an interval reaches across the margin"),
+        ({"kind": "equal", "margin": 0.048}, "not settled: an interval reaches across the margin"),
+        ({"against": ["c"]}, "not settled: not run in this preset"),
+        ({"margin": 0.04}, "holds"),
+    ],
+)
+def test_what_is_open_says_why(claim, reason):
+    assert judge(results({"a": A, "b": B}, claim))["one"].words == reason
+
+
+def test_a_correction_that_leaves_a_claim_open_is_named():
+    noisy = [0.021, 0.002, 0.018, 0.011, 0.014]
+    values = {"a": [0.9 + one for one in noisy], "b": [0.9] * 5}
+    idle = {f"c{i}": {**CLAIM, "against": [], "value": 0.913, "kind": "greater"} for i in range(20)}
+    found = judge(results(values, {}, None, **idle))
+    assert found["one"].words == "not settled: not clear enough for so many comparisons"
+    assert found["c3"].words == "not settled: an interval reaches across the margin"
+
+
+def test_a_model_of_the_grid_fails_as_soon_as_one_comparison_does():
+    values = {"a": B, "b": A, "c": B, "d": [value - 0.1 + 0.001 * i for i, value in enumerate(B)]}
+    claim = {"unpublished": "width", "against": ["b", "d"], "grid": ["c"]}
+    # c is worse than b and better than d, as a is: not as good as each, which is what is claimed.
+    assert kind(values, claim) == "does not hold"
+
+
+def test_differences_of_accuracies_are_points():
+    found = judge(results({"a": A, "b": B}, {"margin": 0.04}))["one"]
+    assert "difference 4.80 points [4.60, 5.00]" in found.grounds
+    assert found.grounds.endswith("Margin: 4.00 points.")
+    assert points(-0.0673, "test/acc") == "−6.73 points"
+    assert points(-2.5e-6, "test/loss") == "−2.50e-06"
+    ratio = judge(results({"a": A, "b": B}, {"scale": "ratio", "margin": math.log(1.04)}))["one"]
+    assert ratio.grounds.endswith("Margin: a factor of 1.04.")
