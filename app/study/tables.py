@@ -110,7 +110,7 @@ def published(results: Results, task: str, names: list[str]) -> list[dict[str, s
         if claim.task != task or claim.kind != "equal" or claim.value is None or claim.source == "ours":
             continue
         if name in names:
-            title = f"(published for: {', '.join(label(study, model) for model in claim.models)})"
+            title = f"(published for: {', '.join(label(study, task, model) for model in claim.models)})"
             column = f"{name}, last" if name == names[0] else name
             rows.setdefault(title, {"model": title})[column] = number(claim.value, name)
     return list(rows.values())
