@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from app.study import tables
-from app.study.page import write
+from app.study.page import numeric, write
 
 CHROMIUM = "/usr/bin/chromium"
 
@@ -133,3 +133,17 @@ def test_in_a_browser(page, width, scheme):
         assert (light[0] < light[1]) == (scheme == "light")
         assert abs(light[0] - light[1]) > 400
         browser.close()
+
+
+def test_published_values_stand_beside_ours(page):
+    results, _ = page
+    table = tables.task_table(results, "mnist").set_index("model")
+    row = table.loc["(published for: published settings, real start)"]
+    assert (row["test/acc, last"], row["train/acc"]) == ("96.89 %", "98.34 %")
+    assert not [name for name in tables.task_table(results, "gradients")["model"] if "published for" in name]
+
+
+def test_names_stand_left_whatever_they_begin_with():
+    frame = pd.DataFrame({"model": ["1-Lipschitz", "3 layers"], "value": ["1", "2"]})
+    assert not numeric(frame, "model")
+    assert numeric(frame, "value")
