@@ -51,7 +51,7 @@ def fingerprint(folder: Path) -> dict[str, str]:
     state = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
     best = torch.load(folder / "checkpoints/best.ckpt", weights_only=True)
     table = read_diagnostics(folder)
-    rows = sorted(zip(*(column.tolist() for column in table.values()), strict=True), key=repr)
+    rows = sorted(zip(*(table[name].tolist() for name in table), strict=True), key=repr)
     return {
         "weights": digest(state["state_dict"]),
         "optimizer": digest(state["optimizer_states"]),

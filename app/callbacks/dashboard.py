@@ -67,7 +67,7 @@ class Dashboard(Recorder):
         for logger in boards:
             logger.experiment.add_custom_scalars(LAYOUT)
             self._summaries.append(Summary(logger.log_dir, settings))
-        if text:
+        if text and trainer.ckpt_path is None:  # a run that goes on has it
             self.records.write(trainer, [Text("guide", text)])
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
