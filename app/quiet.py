@@ -26,7 +26,8 @@ def silence() -> None:
         logging.getLogger(name).addFilter(wanted)
     for name in ("lightning.pytorch", "lightning.fabric"):
         for handler in logging.getLogger(name).handlers:
-            if isinstance(handler, logging.StreamHandler):
-                handler.setStream(sys.stdout)  # notes; what goes to stderr went wrong
+            if type(handler) is logging.StreamHandler:  # Lightning's; a file's handler is one too
+                # Notes: stderr is for what went wrong. setStream would flush a stream that may be closed.
+                handler.stream = sys.stdout
     for note in NOTES:
         warnings.filterwarnings("ignore", note)

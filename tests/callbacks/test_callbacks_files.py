@@ -30,6 +30,7 @@ def test_the_layout_fits_the_tags_of_a_run(make_module, make_trainer, data, tmp_
     assert [category.title for category in layout.category] == [
         "Health",
         "Z-Plane",
+        "Sigma-Pi",
         "Residual operators",
         "Gradients by layer",
     ]
