@@ -97,10 +97,12 @@ def panels(count: int, width: float = 4.2, height: float = 3.0, most: int = 3) -
 
 def dots(
     results: Results, tasks: Sequence[str], name: str, models: list[str] | None = None, log: bool = False
-) -> Figure:
+) -> Figure | None:
     """A row a model: a dot a seed, a bar at the mean, a line over its 95 % interval, dots at the floors."""
     shown = {task: order(results, task, name, models)[::-1] for task in tasks}
     tallest = max(map(len, shown.values()))
+    if not tallest:
+        return None
     figure, axes = panels(len(tasks), 6.8, 1.3 + 0.26 * tallest, 2)
     factor = 100 if is_accuracy(name) else 1
     for axis, task in zip(axes, tasks, strict=True):

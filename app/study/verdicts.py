@@ -164,19 +164,30 @@ def values(claim: Claim, model: str, results: Results) -> tuple[pd.Series, tuple
     if len(rows):
         rows = rows[(rows["task"] == claim.task) & (rows["model"] == model)]
     if not len(rows):
-        return pd.Series(dtype=float), (f"{model} was not run",)
+        return pd.Series(dtype=float), (f"{label(model, claim, results.study)} was not run",)
     column = scored(rows, name, asked.metric, asked.floors)
     column.index = pd.Index(rows["seed"])
     status = pd.Series(rows["status"].to_numpy(), index=column.index)
-    notes: list[str] = []
+    ended = status.isin([DONE, DIVERGED])
+    shown, notes = label(model, claim, results.study), list[str]()
     diverged = int((status == DIVERGED).sum())
     if diverged and name == asked.metric and asked.floors:
         floor, value = next(iter(asked.floors.items()))
-        notes.append(f"{diverged} of {model} diverged and count as “{floor}”, {value:g}")
-    lost = [int(seed) for seed in status.index[~status.isin([DONE, DIVERGED])]]
+        notes.append(f"{diverged} of {shown} diverged and count as “{floor}”, {value:g}")
+    lost = [int(seed) for seed in status.index[~ended]]
     if lost:
-        notes.append(f"{model} lacks the seeds {', '.join(map(str, lost))}")
-    return column[np.isfinite(column)], tuple(notes)
+        notes.append(f"{shown} lacks the seeds {', '.join(map(str, lost))}")
+    # A logarithm has no place for 0, and none of these runs may be left out in silence.
+    usable = np.isfinite(column) & ((column > 0) | (claim.scale != "ratio"))
+    if bare := int((ended & ~usable).sum()):
+        notes.append(f"{bare} of {shown} ended without a usable {name}")
+    return column[usable], tuple(notes)
+
+
+def label(model: str, claim: Claim, study: Study) -> str:
+    """A model's label; a measurement's row has its own name for one."""
+    known = claim.task in study.tasks and model in study.models
+    return study.models[model].label if known else model.replace("_", " ")
 
 
 def subject(claim: Claim, study: Study) -> Task | Measurement:
@@ -208,7 +219,7 @@ def verdict(
     elif kinds and all(one == "holds" for one in kinds):
         kind = "holds"
     elif any(one.difference.count == 0 for one in comparisons):
-        why = "not run in this preset"
+        why = "no values in this preset"
     elif any(one.difference.count < SEEDS for one in comparisons):
         why = f"fewer than {SEEDS} seeds"
     elif any(not clear(one.difference, claim) for one in comparisons):
@@ -248,15 +259,11 @@ def grounds(claim: Claim, comparisons: tuple[Comparison, ...], study: Study) -> 
 
 def sentence(one: Comparison, claim: Claim, study: Study, name: str) -> str:
     """A comparison in words."""
-
-    def label(model: str) -> str:
-        known = claim.task in study.tasks and model in study.models
-        return study.models[model].label if known else model.replace("_", " ")
-
-    shown = f"{label(one.model)} {number(one.ours[0], name)} ± {number(one.ours[1], name)}"
+    name_of = {model: label(model, claim, study) for model in (one.model, one.against)}
+    shown = f"{name_of[one.model]} {number(one.ours[0], name)} ± {number(one.ours[1], name)}"
     if one.theirs is not None:
         shown += (
-            f" against {label(one.against)} {number(one.theirs[0], name)} ± {number(one.theirs[1], name)}"
+            f" against {name_of[one.against]} {number(one.theirs[0], name)} ± {number(one.theirs[1], name)}"
         )
     elif one.value is not None:
         shown += f" against {number(one.value, name)}"

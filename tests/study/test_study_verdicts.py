@@ -53,6 +53,7 @@ def kind(values, claim, statuses=None) -> str:
 
 A = [0.90, 0.91, 0.92, 0.93, 0.94]
 B = [value - 0.05 + 0.001 * i for i, value in enumerate(A)]
+OPEN = "not settled: an interval reaches across the margin"
 
 
 @pytest.mark.parametrize(
@@ -162,10 +163,11 @@ def test_numbers(value, name, shown):
 @pytest.mark.parametrize(
     ("claim", "reason"),
     [
-        ({"margin": 0.048}, "not settled: an interval reaches across the margin"),
-        ({"against": [], "value": 0.92}, "not settled: an interval reaches across the margin"),
-        ({"kind": "equal", "margin": 0.048}, "not settled: an interval reaches across the margin"),
-        ({"against": ["c"]}, "not settled: not run in this preset"),
+        ({"margin": 0.048}, OPEN),
+        ({"against": [], "value": 0.92}, OPEN),
+        ({"kind": "equal", "margin": 0.048}, OPEN),
+        ({"kind": "less", "models": ["b"], "against": ["a"], "margin": 0.048}, OPEN),
+        ({"against": ["c"]}, "not settled: no values in this preset"),
         ({"margin": 0.04}, "holds"),
     ],
 )
@@ -197,3 +199,37 @@ def test_differences_of_accuracies_are_points():
     assert points(-2.5e-6, "test/loss") == "−2.50e-06"
     ratio = judge(results({"a": A, "b": B}, {"scale": "ratio", "margin": math.log(1.04)}))["one"]
     assert ratio.grounds.endswith("Margin: a factor of 1.04.")
+
+
+def test_runs_without_the_metric_are_named():
+    """No run is left out in silence, whatever the metric."""
+    asked = results({"a": [*A, 0.9], "b": B}, {"metric": "test/acc"}, {("a", 5): DIVERGED})
+    asked.study.tasks["digits"].floors.clear()
+    asked.runs.loc[asked.runs["seed"] == 5, "test/acc"] = math.nan
+    assert "1 of a ended without a usable test/acc" in judge(asked)["one"].grounds
+    nothing = judge(results({"a": A, "b": B}, {"metric": "diagnostics/x", "margin": 0.01}))["one"]
+    assert nothing.words == "not settled: no values in this preset"
+    assert "5 of a ended without a usable diagnostics/x" in nothing.grounds
+
+
+def test_a_ratio_has_no_place_for_zero():
+    found = judge(results({"a": [0.0, *A[1:]], "b": B}, {"scale": "ratio"}))["one"]
+    assert found.kind == "not settled"
+    assert "1 of a ended without a usable test/acc" in found.grounds
+
+
+@pytest.mark.parametrize(("t", "expected"), [(2.4, "not settled"), (2.9, "holds")])
+def test_either_side_could_be_found(t, expected):
+    """With 4 degrees of freedom t must pass 2.776, as for a 95 % interval; one side alone asks 2.132."""
+    steps = [0.01 * (step + t / math.sqrt(2)) for step in (-2, -1, 0, 1, 2)]  # standard error .01 / √2
+    assert kind({"a": [0.8 + step for step in steps], "b": [0.8] * 5}, {}) == expected
+
+
+@pytest.mark.parametrize("claim", [{"kind": "greater"}, {"kind": "less", "margin": 0.01}])
+def test_the_reason_knows_both_sides(claim):
+    """Both clear without a correction: on the wrong side of 0, and on the right side of −.01."""
+    differences = [-0.031, -0.012, -0.028, -0.021, -0.024]
+    values = {"a": [0.9 + one for one in differences], "b": [0.9] * 5}
+    idle = {f"c{i}": {**CLAIM, "against": [], "value": 0.8768} for i in range(60)}
+    words = judge(results(values, claim, None, **idle))["one"].words
+    assert words == "not settled: not clear enough for so many comparisons"
