@@ -1,6 +1,5 @@
 """``python -m app dashboard``: TensorBoard on the runs, in this process, until Ctrl-C."""
 
-import argparse
 import json
 import signal
 import threading
@@ -8,34 +7,24 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from app.errors import Mistake, explain
+from jsonargparse import ArgumentParser
+
+from app import commands
 
 EVENTS = "events.out.tfevents.*"
 
-EPILOG = """\
-example: python -m app dashboard
-         python -m app dashboard runs/z_plane_digits runs/edelta_gyroscope
-"""
 
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise Mistake(f"{explain(message, ('port', 'host'))}; see python -m app dashboard --help")
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> ArgumentParser:
     """The command's options."""
-    made = _Parser(
-        prog="python -m app dashboard",
-        description="Shows runs in TensorBoard and prints the address of the dashboard. Ctrl-C stops it.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = commands.parser(
+        "dashboard",
+        "Show runs in TensorBoard and print the address of the dashboard. Ctrl-C stops it.",
+        "runs/z_plane_digits runs/edelta_gyroscope",
     )
-    made.add_argument("runs", nargs="*", default=["runs"], help="folders with runs (default: runs)")
-    made.add_argument("--port", type=int, default=0, help="port to listen at (default: a free one)")
-    made.add_argument("--host", default="127.0.0.1", help="address to listen at (default: this machine only)")
+    made.add_argument("runs", type=str, nargs="*", default=["runs"], help="Folders with runs.")
+    made.add_argument("--port", type=int, default=0, help="Port to listen at; 0 for a free one.")
+    made.add_argument("--host", type=str, default="127.0.0.1", help="Address to listen at.")
     return made
 
 
@@ -74,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         FileNotFoundError: see ``folders``.
         ValueError: a mistake on the command line, or a port that is taken.
     """
-    asked = parser().parse_args(list(arguments))
+    asked = commands.parse(parser(), arguments)
     chosen = folders(asked.runs)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

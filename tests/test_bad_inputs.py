@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 from app.configs import SHIPPED
 
@@ -205,37 +206,60 @@ MNIST = f"fit --config model/z_plane --config data/mnist {QUIET} --data.init_arg
 MNIST += (
     " --data.init_args.download=false --data.init_args.verify_checksums=false --data.init_args.batch_size=10"
 )
-MNIST += " --model.init_args.network.init_args.depth=2 --model.init_args.network.init_args.width=8"
+SMALL = "--model.init_args.network.init_args.depth=2 --model.init_args.network.init_args.width=8"
+MNIST += f" {SMALL}"
+CIFAR = MNIST.replace("data/mnist", "data/cifar10")
+IMAGES = f"fit --config model/z_plane --config data/folder {QUIET} {SMALL} --data.init_args.root=images"
+IMAGES += " --data.init_args.batch_size=4"
 
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("file", ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"])
 def test_a_damaged_mnist_file(run, workspace, write_mnist, file, how):
     damage(write_mnist(workspace) / file, how)
-    fails(run, MNIST)
+    assert file in fails(run, MNIST)
 
 
 def test_mnist_labels_out_of_range(run, workspace, write_mnist):
     damage(write_mnist(workspace) / "train-labels-idx1-ubyte", "wrong labels")
-    fails(run, MNIST)
+    assert "labels must lie in 0 … 9" in fails(run, MNIST)
 
 
 @pytest.mark.parametrize("how", [how for how in HOWS if how != "longer"])  # a pickle says where it ends
 def test_a_damaged_cifar_file(run, workspace, write_cifar, how):
     damage(write_cifar(workspace) / "data_batch_3", how)
-    fails(run, MNIST.replace("data/mnist", "data/cifar10"))
+    assert "data_batch_3" in fails(run, CIFAR)
+
+
+def test_the_same_commands_run_on_whole_files(run, workspace, write_mnist, write_cifar):
+    """So that the tests above fail for the damage and nothing else."""
+    write_mnist(workspace)
+    write_cifar(workspace)
+    folder_of_images(workspace, None)
+    for line in (MNIST, CIFAR, IMAGES):
+        code, _, err = run(line)
+        assert code == 0, err
+    (workspace / "good.yaml").write_text(SHIPPED_TEXT)
+    code, _, err = run(f"fit --config good.yaml {QUIET} {SMALL}")
+    assert code == 0, err
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n cut short"])
 def test_a_damaged_image(run, workspace, content):
+    folder_of_images(workspace, content)
+    assert ".png" in fails(run, IMAGES)
+
+
+def folder_of_images(workspace: Path, content: bytes | None) -> None:
+    """Ten files a class; real images without a content."""
     for label in ("cat", "dog"):
         (workspace / "images" / label).mkdir(parents=True)
-        for number in range(3):
-            (workspace / "images" / label / f"{number}.png").write_bytes(content)
-    fails(run, f"fit --config model/z_plane --config data/folder {QUIET} --data.init_args.root=images")
-
-
-SMALL = "--model.init_args.network.init_args.depth=2 --model.init_args.network.init_args.width=8"
+        for number in range(10):
+            path = workspace / "images" / label / f"{number}.png"
+            if content is None:
+                Image.new("RGB", (8, 8), (number, 0, 0)).save(path)
+            else:
+                path.write_bytes(content)
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,7 @@ def test_folders_of_one_name_stay_apart(workspace):
             "dashboard --prot=1",
             "there is no option --prot; did you mean port?; see python -m app dashboard --help",
         ),
-        ("dashboard --port=x", "invalid int value: 'x'"),
+        ("dashboard --port=x", "port must be int, got x; see python -m app dashboard --help"),
     ],
 )
 def test_mistakes_are_told_in_one_line(run, workspace, line, message):

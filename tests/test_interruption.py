@@ -60,31 +60,34 @@ def test_a_signal_ends_a_fit_with_a_checkpoint(
     assert fingerprint(folder) == fingerprint(workspace / "runs/whole/version_0")
 
 
-def test_sigterm_sent_twice_is_sent_once(run, workspace, monkeypatch):
-    whole = Classification.training_step
+@pytest.fixture
+def run_signalled_twice(run, monkeypatch):
+    """Runs a fit that gets a signal twice in its first step; returns the exit code and stderr."""
 
-    def signalled(self, *args):
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)
-        return whole(self, *args)
+    def call(number: signal.Signals) -> tuple[int, str]:
+        whole = Classification.training_step
 
-    monkeypatch.setattr(Classification, "training_step", signalled)
-    code, _, err = run(FIT)
+        def signalled(self, *args):
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)
+            return whole(self, *args)
+
+        monkeypatch.setattr(Classification, "training_step", signalled)
+        code, _, err = run(FIT)
+        return code, err
+
+    return call
+
+
+def test_sigterm_sent_twice_is_sent_once(run_signalled_twice, workspace):
+    code, err = run_signalled_twice(signal.SIGTERM)
     assert code == 143
     assert "interrupted by SIGTERM at step 1: go on" in err
     assert (workspace / "runs/z_plane_digits/version_0/checkpoints/last.ckpt").is_file()
 
 
-def test_a_second_ctrl_c_ends_it_at_once(run, workspace, monkeypatch):
-    whole = Classification.training_step
-
-    def signalled(self, *args):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-        return whole(self, *args)
-
-    monkeypatch.setattr(Classification, "training_step", signalled)
-    code, _, err = run(FIT)
+def test_a_second_ctrl_c_ends_it_at_once(run_signalled_twice):
+    code, err = run_signalled_twice(signal.SIGINT)
     assert code == 130
     assert "twice" in err
 

@@ -24,60 +24,16 @@ def orthogonal_map(features_in: int, features_out: int, gain: float = 1.0) -> nn
     return orthogonal_linear_(nn.Linear(features_in, features_out), gain)
 
 
-class DeepMLP(nn.Module):
-    """The trunk: x → φ(encoder) → ``depth`` layers φ(W h + c) → head.
+class LayeredMLP(nn.Module):
+    """The trunk, of any layer: x → encoder → ``depth`` layers → head.
 
     Args:
         input_shape: of one sample; it is flattened.
         num_outputs: classes, or output components.
+        layer: makes a layer, activation and start included, from (features_in, features_out).
         depth: hidden layers between encoder and head.
         width: features of the state.
-        activation: makes φ, anew for every layer.
-        hidden_map: makes an initialised map from (features_in, features_out).
-        prepare: maps flat inputs ``[B, n]`` to what the encoder reads.
-        added_inputs: features that ``prepare`` appends.
-
-    Shape: ``[B, *input_shape] → [B, num_outputs]``.
-
-    Raises:
-        ValueError: a size that is not positive.
-    """
-
-    def __init__(
-        self,
-        input_shape: Sequence[int],
-        num_outputs: int,
-        depth: int,
-        width: int,
-        activation: Callable[[], nn.Module],
-        hidden_map: Callable[[int, int], Map] = orthogonal_map,
-        prepare: nn.Module | None = None,
-        added_inputs: int = 0,
-    ) -> None:
-        super().__init__()
-        check_sizes(input_shape, num_outputs, depth, width)
-        features = math.prod(input_shape) + added_inputs
-        self.prepare = nn.Identity() if prepare is None else prepare
-        self.encoder = orthogonal_map(features, width, unit_variance_gain(features, width))
-        self.activation = activation()
-        self.layers = nn.ModuleList(DenseLayer(hidden_map(width, width), activation()) for _ in range(depth))
-        self.head = orthogonal_map(width, num_outputs)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Returns the prediction."""
-        h = self.activation(self.encoder(self.prepare(x.flatten(1))))
-        for layer in self.layers:
-            h = layer(h)
-        prediction: Tensor = self.head(h)
-        return prediction
-
-
-class LayeredMLP(nn.Module):
-    """Any layer in the trunk of the others: x → encoder → ``depth`` layers → head, and nothing else.
-
-    Args:
-        input_shape, num_outputs, depth, width: as in ``DeepMLP``.
-        layer: makes a layer, activation and start included, from (features_in, features_out).
+        added_inputs: features that the encoder reads beside those of the sample.
 
     Shape: ``[B, *input_shape] → [B, num_outputs]``.
 
@@ -92,21 +48,61 @@ class LayeredMLP(nn.Module):
         layer: Callable[[int, int], nn.Module],
         depth: int = 100,
         width: int = 128,
+        added_inputs: int = 0,
     ) -> None:
         super().__init__()
         check_sizes(input_shape, num_outputs, depth, width)
-        features = math.prod(input_shape)
+        features = math.prod(input_shape) + added_inputs
         self.encoder = orthogonal_map(features, width, unit_variance_gain(features, width))
         self.layers = nn.ModuleList(layer(width, width) for _ in range(depth))
         self.head = orthogonal_map(width, num_outputs)
 
+    def encode(self, x: Tensor) -> Tensor:
+        """Returns the first state."""
+        state: Tensor = self.encoder(x.flatten(1))
+        return state
+
     def forward(self, x: Tensor) -> Tensor:
         """Returns the prediction."""
-        h = self.encoder(x.flatten(1))
+        h = self.encode(x)
         for layer in self.layers:
             h = layer(h)
         prediction: Tensor = self.head(h)
         return prediction
+
+
+class DeepMLP(LayeredMLP):
+    """x → φ(encoder) → ``depth`` layers φ(W h + c) → head.
+
+    Args:
+        input_shape, num_outputs, depth, width, added_inputs: as in ``LayeredMLP``.
+        activation: makes φ, anew for every layer.
+        hidden_map: makes an initialised map from (features_in, features_out).
+        prepare: maps flat inputs ``[B, n]`` to what the encoder reads.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_outputs: int,
+        depth: int,
+        width: int,
+        activation: Callable[[], nn.Module],
+        hidden_map: Callable[[int, int], Map] = orthogonal_map,
+        prepare: nn.Module | None = None,
+        added_inputs: int = 0,
+    ) -> None:
+        def layer(features_in: int, features_out: int) -> nn.Module:
+            return DenseLayer(hidden_map(features_in, features_out), activation())
+
+        super().__init__(input_shape, num_outputs, layer, depth, width, added_inputs)
+        self.prepare = nn.Identity() if prepare is None else prepare
+        self.activation = activation()
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Returns the first state, φ(encoder)."""
+        state: Tensor = self.activation(self.encoder(self.prepare(x.flatten(1))))
+        return state
 
 
 class HardTanhMLP(DeepMLP):

@@ -10,7 +10,7 @@ import pandas as pd
 
 from app.callbacks import read_diagnostics
 from app.errors import Mistake
-from app.study import plan, work
+from app.study import plan, reading, work
 from app.study.results import DIVERGED, Results
 from app.study.runs import Pair, Point, Run, final_runs, grid, tuned, tuning_runs
 from app.study.session import FILE
@@ -29,7 +29,7 @@ def collect(folder: Path) -> Results:
     asked = work.read(folder / FILE)
     if asked is None:
         raise Mistake(f"{folder} holds no study: there is no {FILE} in it")
-    study = plan.restore(asked["study"], str(folder))
+    study = reading.restore(asked["study"], str(folder))
     preset: str = asked["preset"]
     sizes = {tuple(pair.split("/")): sized for pair, sized in asked["sizes"].items()}
     settings = {pair: sized["settings"] for pair, sized in sizes.items()}

@@ -1,23 +1,21 @@
 """``python -m app report``: turns the runs of a study, or any runs, into a page."""
 
-from argparse import ArgumentError
 from collections.abc import Sequence
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from app.errors import Mistake, explain
+from app import commands
+from app.errors import Mistake
 
 
 def parser() -> ArgumentParser:
     """The command's options."""
-    made = ArgumentParser(
-        prog="python -m app report",
-        exit_on_error=False,
-        allow_abbrev=False,
-        description="Write the page of a study, or a page that compares runs.",
-        epilog="example: python -m app report runs/z_plane_digits/version_0 runs/z_plane_digits/version_1",
+    made = commands.parser(
+        "report",
+        "Write the page of a study, or a page that compares runs.",
+        "runs/z_plane_digits/version_0 runs/z_plane_digits/version_1",
     )
     made.add_argument("folders", type=Path, nargs="+", help="A study's folder, or folders of runs.")
     made.add_argument(
@@ -32,10 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         Mistake: A folder is not there or holds nothing to report.
     """
-    try:
-        options = parser().parse_args(list(arguments))
-    except ArgumentError as error:
-        raise Mistake(explain(str(error), ["output"])) from error
+    options = commands.parse(parser(), arguments)
     from app.study import comparison, page
     from app.study.collect import collect
     from app.study.session import FILE

@@ -139,12 +139,18 @@ class Session:
         Returns:
             Whether all ended well; one that diverged did.
         """
-        self.scheduler.drain(lambda: self._after_look(draw))
-        return all(state.status != FAILED for state in self.scheduler.states.values())
+        ended = -1
 
-    def _after_look(self, draw: Callable[["Session"], None]) -> None:
-        self.grow()
-        draw(self)
+        def looked() -> None:
+            nonlocal ended
+            now = sum(state.ended for state in self.scheduler.states.values())
+            if now != ended:  # only then can a grid have ended
+                ended = now
+                self.grow()
+            draw(self)
+
+        self.scheduler.drain(looked)
+        return all(state.status != FAILED for state in self.scheduler.states.values())
 
 
 def as_plain(study: Study) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Intervals, tests and corrections for a handful of seeds."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ class Interval:
         if np.isnan(self.low):
             return 1.0
         if self.error == 0:
-            return 0.0 if self.mean > bound else 1.0
+            return 0.0 if self.mean > bound and not self._at(bound) else 1.0
         return float(stats.t.sf((self.mean - bound) / self.error, self.freedom))
 
     def p_below(self, bound: float) -> float:
@@ -43,8 +44,12 @@ class Interval:
         if np.isnan(self.low):
             return 1.0
         if self.error == 0:
-            return 0.0 if self.mean < bound else 1.0
+            return 0.0 if self.mean < bound and not self._at(bound) else 1.0
         return float(stats.t.cdf((self.mean - bound) / self.error, self.freedom))
+
+    def _at(self, bound: float) -> bool:
+        """Whether the mean is the bound up to rounding: .96 − .95 is not more than .01."""
+        return math.isclose(self.mean, bound, rel_tol=1e-9, abs_tol=1e-12)
 
     def p_within(self, margin: float) -> float:
         """The p-value of equivalence by two one-sided tests: |mean| < margin."""

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,9 +11,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from app import configs
-from app.errors import Mistake, explain, hint
-from app.study import plan
+from app import commands, configs
+from app.errors import Mistake, hint
+from app.study import plan, reading
 from app.study.candidate import put_in
 from app.study.display import Display, clock
 from app.study.runs import Pair, final_runs, pairs, tuned, tuning_runs
@@ -25,12 +24,10 @@ from app.study.sizing import Sized, first_run, match, seconds_of
 
 def parser() -> ArgumentParser:
     """The command's options."""
-    made = ArgumentParser(
-        prog="python -m app study",
-        exit_on_error=False,
-        allow_abbrev=False,
-        description="Run a study: a grid of experiments that settles claims. Call it again to go on.",
-        epilog="example: python -m app study z_plane --preset=cpu --dry_run",
+    made = commands.parser(
+        "study",
+        "Run a study: a grid of experiments that settles claims. Call it again to go on.",
+        "z_plane --preset=cpu --dry_run",
     )
     made.add_argument("study", type=str, help="A study file, or the name of a shipped one.")
     made.add_argument("--preset", type=str, default="quick", help="How much of it is run.")
@@ -82,11 +79,8 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         Mistake: What is wrong with what was asked for.
     """
-    try:
-        options = parser().parse_args(list(arguments))
-    except ArgumentError as error:
-        raise Mistake(explain(str(error), [action.dest for action in parser()._actions])) from error
-    study = plan.load(find(options.study))
+    options = commands.parse(parser(), arguments)
+    study = reading.load(find(options.study))
     preset: str = options.preset
     if preset not in study.presets:
         raise Mistake(f"{study.name} has no preset {preset}; it has {', '.join(study.presets)}")

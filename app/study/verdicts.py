@@ -3,57 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
-import numpy as np
-import pandas as pd
-
-from app.study.plan import Claim, Measurement, Study, Task
-from app.study.results import DIVERGED, DONE, Results, scored
-from app.study.statistics import Interval, holm, interval, paired, unpaired
-
-Kind = Literal["holds", "does not hold", "not settled"]
-
-SEEDS = 5
-"""Fewer settle nothing."""
-
-ALPHA = 0.05
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A model against another, or against a value.
-
-    Args:
-        model: Its name.
-        against: The other's name; empty for a value.
-        value: Compared with where there is no other.
-        ours, theirs: Mean ± standard deviation of each as the metric has it.
-        difference: With its interval, of logarithms for a ratio.
-        p_for, p_contrary: Of "it is as claimed" and of "it is not"; adjusted over the page once judged.
-        notes: What a reader must know about the values.
-        scale: As the claim's.
-    """
-
-    model: str
-    against: str
-    value: float | None
-    ours: tuple[float, float]
-    theirs: tuple[float, float] | None
-    difference: Interval
-    p_for: float
-    p_contrary: float
-    notes: tuple[str, ...]
-    scale: Literal["difference", "ratio"]
-
-    @property
-    def kind(self) -> Kind:
-        """What this comparison alone says; its p-values are adjusted."""
-        if self.difference.count < SEEDS:
-            return "not settled"
-        if self.p_for < ALPHA:
-            return "holds"
-        return "does not hold" if self.p_contrary < ALPHA else "not settled"
+from app.study.comparisons import SEEDS, Comparison, Kind, compare, label, planned, subject
+from app.study.plan import Claim, Study
+from app.study.results import Results
+from app.study.statistics import Interval, holm
 
 
 @dataclass(frozen=True)
@@ -80,11 +34,15 @@ def judge(results: Results) -> dict[str, Verdict]:
     study = results.study
     found = {name: compare(claim, claim.models, results) for name, claim in study.claims.items()}
     grids = {name: compare(claim, claim.grid, results) for name, claim in study.claims.items()}
-    every = [one for group in (*found.values(), *grids.values()) for one in group]
-    family = [one for one in every if one.difference.count >= SEEDS]  # no other can settle anything
-    # Either side could be found significant, so each comparison counts once with the smaller of its two.
-    adjusted = holm([min(1.0, 2 * min(one.p_for, one.p_contrary)) for one in family])
-    lookup = {id(one): one for one in every}
+    # All that the preset plans counts from the first page on: no page is kinder than the last.
+    family = [
+        one
+        for name, claim in study.claims.items()
+        for one in (*found[name], *grids[name])
+        if planned(one, claim, results)
+    ]
+    adjusted = holm([one.p for one in family])
+    lookup = {id(one): one for group in (*found.values(), *grids.values()) for one in group}
     lookup |= {id(one): corrected(one, float(p)) for one, p in zip(family, adjusted, strict=True)}
     return {
         name: verdict(
@@ -102,108 +60,6 @@ def corrected(one: Comparison, p: float) -> Comparison:
     if one.p_for <= one.p_contrary:
         return replace(one, p_for=p, p_contrary=1.0)
     return replace(one, p_for=1.0, p_contrary=p)
-
-
-def compare(claim: Claim, models: list[str], results: Results) -> list[Comparison]:
-    """Makes every comparison of a claim, p-values not adjusted."""
-    found = []
-    for model in models:
-        ours, notes = values(claim, model, results)
-        if claim.value is not None:
-            sample = scaled(ours, claim)
-            bound = math.log(claim.value) if claim.scale == "ratio" else claim.value
-            difference = interval(sample.to_numpy() - bound)
-            found.append(made(claim, model, "", ours, None, difference, notes))
-        for other in claim.against:
-            theirs, remarks = values(claim, other, results)
-            a, b = scaled(ours, claim), scaled(theirs, claim)
-            shared = a.index.intersection(b.index)
-            if len(shared) or not (len(a) and len(b)):
-                difference = paired(a.loc[shared].to_numpy(), b.loc[shared].to_numpy())
-            else:
-                difference = unpaired(a.to_numpy(), b.to_numpy())
-            found.append(made(claim, model, other, ours, theirs, difference, (*notes, *remarks)))
-    return found
-
-
-def made(
-    claim: Claim,
-    model: str,
-    against: str,
-    ours: pd.Series,
-    theirs: pd.Series | None,
-    difference: Interval,
-    notes: tuple[str, ...],
-) -> Comparison:
-    """A comparison with its two p-values."""
-    if claim.kind == "greater":
-        p_for, p_contrary = difference.p_above(claim.margin), difference.p_below(claim.margin)
-    elif claim.kind == "less":
-        p_for, p_contrary = difference.p_below(-claim.margin), difference.p_above(-claim.margin)
-    else:
-        p_for, p_contrary = difference.p_within(claim.margin), difference.p_outside(claim.margin)
-    return Comparison(
-        model,
-        against,
-        claim.value,
-        spread(ours),
-        None if theirs is None else spread(theirs),
-        difference,
-        p_for,
-        p_contrary,
-        notes,
-        claim.scale,
-    )
-
-
-def values(claim: Claim, model: str, results: Results) -> tuple[pd.Series, tuple[str, ...]]:
-    """Returns seed → value of a claim's metric for a model, and remarks on the runs behind them."""
-    asked = subject(claim, results.study)
-    name = claim.metric or asked.metric
-    rows = results.runs
-    if len(rows):
-        rows = rows[(rows["task"] == claim.task) & (rows["model"] == model)]
-    if not len(rows):
-        return pd.Series(dtype=float), (f"{label(model, claim, results.study)} was not run",)
-    column = scored(rows, name, asked.metric, asked.floors)
-    column.index = pd.Index(rows["seed"])
-    status = pd.Series(rows["status"].to_numpy(), index=column.index)
-    ended = status.isin([DONE, DIVERGED])
-    shown, notes = label(model, claim, results.study), list[str]()
-    diverged = int((status == DIVERGED).sum())
-    if diverged and name == asked.metric and asked.floors:
-        floor, value = next(iter(asked.floors.items()))
-        notes.append(f"{diverged} of {shown} diverged and count as “{floor}”, {value:g}")
-    lost = [int(seed) for seed in status.index[~ended]]
-    if lost:
-        notes.append(f"{shown} lacks the seeds {', '.join(map(str, lost))}")
-    # A logarithm has no place for 0, and none of these runs may be left out in silence.
-    usable = np.isfinite(column) & ((column > 0) | (claim.scale != "ratio"))
-    if bare := int((ended & ~usable).sum()):
-        notes.append(f"{bare} of {shown} ended without a usable {name}")
-    return column[usable], tuple(notes)
-
-
-def label(model: str, claim: Claim, study: Study) -> str:
-    """A model's label; a measurement's row has its own name for one."""
-    known = claim.task in study.tasks and model in study.models
-    return study.models[model].label if known else model.replace("_", " ")
-
-
-def subject(claim: Claim, study: Study) -> Task | Measurement:
-    """The task or the measurement that a claim is about."""
-    return study.tasks[claim.task] if claim.task in study.tasks else study.measurements[claim.task]
-
-
-def scaled(sample: pd.Series, claim: Claim) -> pd.Series:
-    """Values as they are compared: their logarithms for a ratio."""
-    return np.log(sample) if claim.scale == "ratio" else sample
-
-
-def spread(sample: pd.Series) -> tuple[float, float]:
-    """Mean and standard deviation, NaN where there is none."""
-    deviation = float(sample.std(ddof=1)) if len(sample) > 1 else math.nan
-    return (float(sample.mean()) if len(sample) else math.nan), deviation
 
 
 def verdict(

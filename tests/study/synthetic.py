@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from app import configs
-from app.study import plan
+from app.study import reading
 from app.study.results import DIVERGED, DONE, FAILED, MISSING, Results
 
 ACCURACY = {"z_plane": 0.955, "layernorm_relu_residual": 0.962, "linear": 0.915, "relu": 0.8, "tanh": 0.21}
@@ -14,7 +14,7 @@ ACCURACY = {"z_plane": 0.955, "layernorm_relu_residual": 0.962, "linear": 0.915,
 
 def results(preset: str = "cpu", done: float = 1.0) -> Results:
     """A whole study, or with a share of its runs missing."""
-    study = plan.load(configs.SHIPPED / "studies" / "z_plane.yaml")
+    study = reading.load(configs.SHIPPED / "studies" / "z_plane.yaml")
     yours = dataclasses.replace(study.models["hard_tanh"], label="MyLayer (yours)")
     study = dataclasses.replace(study, models={**study.models, "hard_tanh": yours})
     random = np.random.default_rng(0)

@@ -11,21 +11,21 @@ import yaml
 
 from app import configs
 from app.errors import Mistake
-from app.study import plan
+from app.study import plan, reading
 from app.study.runs import base_settings, final_runs, grid, pairs, tuning_runs
 
 SHIPPED = sorted((configs.SHIPPED / "studies").glob("*.yaml"))
 
 
 def load(tmp_path: Path, content: dict) -> plan.Study:
-    return plan.load(small.write(tmp_path, content))
+    return reading.load(small.write(tmp_path, content))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_studies_are_whole(path):
-    study = plan.load(path)
+    study = reading.load(path)
     assert {"quick", "cpu", "full"} <= set(study.presets)
-    assert plan.restore(json.loads(json.dumps(dataclasses.asdict(study))), "copy") == study
+    assert reading.restore(json.loads(json.dumps(dataclasses.asdict(study))), "copy") == study
     for preset in study.presets:
         assert list(pairs(study, preset)) or study.chosen(preset)[2]
 
@@ -80,14 +80,14 @@ def test_mistakes(tmp_path, where, value, expected):
 
 def test_files_that_are_no_study(tmp_path):
     with pytest.raises(Mistake, match="there is no study"):
-        plan.load(tmp_path / "none.yaml")
+        reading.load(tmp_path / "none.yaml")
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [")
     with pytest.raises(Mistake, match="is no study"):
-        plan.load(broken)
+        reading.load(broken)
     broken.write_text("- a")
     with pytest.raises(Mistake, match="must be a mapping"):
-        plan.load(broken)
+        reading.load(broken)
 
 
 def test_settings_come_in_order(tmp_path):

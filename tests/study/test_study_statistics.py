@@ -99,3 +99,10 @@ def test_holm_by_hand_and_by_simulation(monkeypatch):
     wrong = np.mean([(holm(list(family)) < 0.05).any() for family in families])
     assert wrong == pytest.approx(0.05, abs=0.012)
     assert np.mean((families < 0.05).any(1)) > 0.35  # what no correction would do
+
+
+def test_rounding_is_no_difference():
+    found = paired([0.96] * 5, [0.95] * 5)
+    assert found.mean > 0.01  # by 9e-18
+    assert found.p_above(0.01) == found.p_below(0.01) == 1
+    assert found.p_above(0.0099) == 0

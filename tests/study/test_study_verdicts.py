@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import small
 
-from app.study import plan
+from app.study import reading
 from app.study.results import DIVERGED, DONE, FAILED, Results, metric
 from app.study.verdicts import judge, number, points
 
@@ -29,7 +29,7 @@ def results(values: dict[str, list[float]], claim: dict, statuses: dict | None =
         name: {**small.MODEL, "label": name, "tuned": False} for name in ("a", "b", "c", "d")
     }
     content["claims"] = {"one": {**CLAIM, **claim}, **claims}
-    study = plan.restore({**content, "name": "small"}, "here")
+    study = reading.restore({**content, "name": "small"}, "here")
     rows = [
         {
             "task": "digits",
@@ -233,3 +233,27 @@ def test_the_reason_knows_both_sides(claim):
     idle = {f"c{i}": {**CLAIM, "against": [], "value": 0.8768} for i in range(60)}
     words = judge(results(values, claim, None, **idle))["one"].words
     assert words == "not settled: not clear enough for so many comparisons"
+
+
+def test_a_difference_beyond_the_margin_is_not_doubled_twice():
+    """An equivalence that fails with p = .03 fails: twice that would leave it open."""
+    values = {"a": [0.9, 0.91, 0.92, 0.93, 0.94], "b": [0.88, 0.897, 0.882, 0.913, 0.908]}
+    (one,) = judge(results(values, {"kind": "equal", "margin": 0.008}))["one"].comparisons
+    two_sided = one.difference.p_outside(0.008)
+    assert 0.025 < two_sided < 0.05
+    assert one.p_contrary == pytest.approx(two_sided)
+    assert one.kind == "does not hold"
+
+
+def test_means_are_of_the_seeds_that_are_compared():
+    (one,) = judge(results({"a": [*A, 0.1], "b": B}, {}))["one"].comparisons
+    assert one.ours[0] - one.theirs[0] == pytest.approx(one.difference.mean)
+    assert one.ours[0] == pytest.approx(sum(A) / 5)
+
+
+def test_comparisons_that_are_still_running_count():
+    """A page in the middle of a study is no kinder than the last one."""
+    noisy = [0.021, 0.002, 0.018, 0.011, 0.014]
+    values = {"a": [0.9 + one for one in noisy], "b": [0.9] * 5, "c": [0.5]}
+    waiting = {f"c{i}": {**CLAIM, "against": ["c"]} for i in range(20)}
+    assert judge(results(values, {}, None, **waiting))["one"].kind == "not settled"
