@@ -18,6 +18,7 @@ Train, watch and judge geometric networks against their baselines.
   python -m app predict  --config z_plane_digits --ckpt_path best
   python -m app dashboard                          watch it
   python -m app study z_plane --preset=quick       settle claims by a grid of runs, and write a page
+  python -m app report runs/NAME/version_0 …       a page that compares any runs
 
 Shipped experiments: {experiments}
 Models and data to combine: {components}
