@@ -1,4 +1,4 @@
-""""Actually, no": a concept is repeated until a signal turns it into its opposite."""
+"""A concept is repeated until a signal ("actually, no") turns it into its opposite."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -19,8 +19,8 @@ class Correction(UnitSequences):
     next three and 0 elsewhere, its position uniform over the middle half, T/4 … T − T/4 − 1. What is asked is
     the direction: ``val/cosine``.
 
-    Floors: ``copy`` repeats the last vector, wrong at the signal alone; ``zero`` predicts 0 (1/D); ``correct``
-    is the answer of a causal predictor: at the signal the opposite of the vector before it (0).
+    Floors: ``copy`` repeats the last vector, wrong at the signal alone; ``zero`` predicts 0 (1/D); a causal
+    predictor can be right throughout (0), as ``correct`` is: at the signal, the opposite of the vector before.
 
     Args:
         batch_size: sequences an optimizer step over all ranks together; a multiple of their number, ≥ 1.

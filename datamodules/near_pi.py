@@ -12,7 +12,7 @@ from datamodules.sequences import UnitSequences, unit_vectors
 class NearPi(UnitSequences):
     """v_{t+1} = R v_t with one fixed R: the planes (0, 1), (2, 3), … each turn by the same angle θ.
 
-    A rotation by exactly π has eigenvalues −1, which no Cayley transform reaches. Inputs are v₀ … v_{T−1} with
+    A rotation by exactly π has eigenvalues −1, which no Cayley transform reaches. Inputs are v₀ … v_{T−1},
     v₀ a random unit vector, targets v₁ … v_T.
 
     Floors: ``negate`` flips the coordinates of the turned planes, mean squared error 2(1 + cos θ)·2p/D² for p

@@ -11,14 +11,13 @@ from torch.nn.functional import normalize
 from datamodules.base import InMemory
 from datamodules.batches import Tensors
 
-
 NOISE = 0.001  # of the echo task, and of the echoes that norms are measured on
 PROBES = 50
 PROBED_TIME = 100
 
 
 def generator(seed: int, part: int) -> torch.Generator:
-    """A generator of its own for each part of the data: 0 training, 1 validation, 2 test, 3 what is common."""
+    """A generator of its own for each part: 0 training, 1 validation, 2 test, 3 what all have in common."""
     (state,) = np.random.SeedSequence((seed, part)).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state) >> 1)
 

@@ -13,8 +13,8 @@ class Stability(UnitSequences):
     """x_t = key + 0.001·N(0, I), a random unit key for each sequence; the target is x_{t+1}.
 
     Floors: ``copy`` repeats the last vector (mean squared error 2·10⁻⁶); ``running_mean`` averages all so far
-    (1.04·10⁻⁶ on average over 127 positions); ``bayes`` also knows that the key has norm 1, and is the best that
-    can be done without knowing the key. Given t vectors of mean m and noise σ, the key is distributed as
+    (1.04·10⁻⁶ on average over 127 positions); ``bayes`` also knows that the key has norm 1, and is the best
+    that can be done without knowing the key. Given t vectors of mean m and noise σ, the key is distributed as
     exp(κ m̂ᵀk) on the sphere with κ = t‖m‖/σ², whose mean is m̂·(1 − (D − 1)/(2κ)) up to O(κ⁻²).
 
     Args:
