@@ -20,7 +20,7 @@ class Correction(UnitSequences):
     the direction: ``val/cosine``.
 
     Floors: ``copy`` repeats the last vector, wrong at the signal alone; ``zero`` predicts 0 (1/D); a causal
-    predictor can be right throughout (0), as ``correct`` is: at the signal, the opposite of the vector before.
+    predictor can be right throughout (0), as ``correct`` is: at it, the opposite of the vector before.
 
     Args:
         batch_size: sequences an optimizer step over all ranks together; a multiple of their number, ≥ 1.

@@ -77,7 +77,8 @@ def norm_deviation(prediction: Tensor) -> Tensor:
 
     Norms that scatter around 1 cancel within a position. Source: the code of arXiv:2605.06729.
     """
-    return (prediction.float().norm(dim=-1).mean(0) - 1).abs().mean()
+    norm: Tensor = torch.linalg.vector_norm(prediction.float(), dim=-1)
+    return (norm.mean(0) - 1).abs().mean()
 
 
 def rollout(predict: Callable[[Tensor], Tensor], x: Tensor, steps: int) -> Tensor:
