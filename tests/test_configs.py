@@ -41,10 +41,13 @@ def text_of(config: str) -> str:
 # for each task and family is enough, and of the products' data and models none but sigma_pi_product.
 TASK = "gyroscope|stability|near_pi|correction|negation|reflection"
 GEOMETRIC = [name for name in EXPERIMENTS if re.match("edelta_|published_", name)]
+ANSWERED = [name for name in EXPERIMENTS if "model/sigma_pi_mlp" in included(name)]
 FITTED = [
     name
     for name in EXPERIMENTS
-    if name not in GEOMETRIC or re.fullmatch(f"edelta_({TASK})|published_({TASK})_edelta", name)
+    if name not in (*GEOMETRIC, *ANSWERED)
+    or name == "sigma_pi_product"
+    or re.fullmatch(f"edelta_({TASK})|published_({TASK})_edelta", name)
 ]
 PRODUCTS = [name for name in DATA if name.startswith("data/product_")]
 ARITHMETIC = [name for name in MODELS if "model/product" in included(name)]
@@ -139,17 +142,20 @@ def test_geometric_experiments_are_made_and_state_their_size(cli, config):
     """Ours on sequences have the size of E∆ within 2 %."""
     size = trained_parameters(made(cli, config).model)
     assert stated(config) == size
-    if task := re.fullmatch("edelta_(gyroscope|stability|near_pi|correction)_(?!multi).*", config):
+    if task := re.fullmatch(
+        "edelta_(gyroscope|stability|near_pi_multi|near_pi|correction)_(?!multi).*", config
+    ):
         assert size == pytest.approx(stated(f"edelta_{task[1]}"), rel=0.02)
     if config.startswith("published_"):
         assert cli.trainer.max_steps == 2000
         assert cli.trainer.check_val_every_n_epoch is None
 
 
-@pytest.mark.parametrize("config", [*PRODUCTS, *ARITHMETIC])
+@pytest.mark.parametrize("config", [*PRODUCTS, *ARITHMETIC, *ANSWERED])
 def test_products_and_what_learns_them_are_made(cli, config):
-    pair = (config, "data/product_pair") if config in ARITHMETIC else ("model/sigma_pi_mlp", config)
-    batch = next(iter(loaded(made(cli, *pair)).val_dataloader()))
+    pair = {"model": (config, "data/product_pair"), "data": ("model/sigma_pi_mlp", config)}
+    names = pair.get(config.partition("/")[0], (config,))
+    batch = next(iter(loaded(made(cli, *names)).val_dataloader()))
     assert cli.model(batch[0]).shape == batch[1].shape
     assert cli.trainer.max_steps == 6000
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-CONSTANT = 1e-12  # share of the targets' mean square below which float32 cannot tell a spread from rounding
+CONSTANT = 1e-13  # share of the targets' mean square below which float32 cannot tell a spread from rounding
 
 
 class R2(Metric):
