@@ -61,10 +61,10 @@ class NearPi(UnitSequences):
         """Draws first vectors, then turns all of them by every multiple of the angle at once."""
         start = unit_vectors(randomness, samples, 1, self.dim)
         turned = 2 * self.planes
+        # In double from first vectors of single precision: half turns by π come out exact.
         pairs = torch.view_as_complex(torch.unflatten(start[..., :turned].double(), -1, (-1, 2)))
         angles = self.angle * torch.arange(self.time + 1, dtype=torch.float64).unsqueeze(-1)
-        # Far below what float32 resolves, and makes half turns by π exact.
-        turns = torch.complex(angles.cos().round(decimals=12), angles.sin().round(decimals=12))
+        turns = torch.complex(angles.cos(), angles.sin())
         moving = torch.view_as_real(pairs * turns).flatten(-2).float()
         v = torch.cat((moving, start[..., turned:].expand(-1, self.time + 1, -1)), -1)
         return v[:, :-1], v[:, 1:]

@@ -203,7 +203,8 @@ def test_models_take_the_same_sizes(config):
     import inspect
 
     for file in configs.included(configs.locate(config)):
-        network = yaml.safe_load(file.read_text())["model"]["init_args"].get("network")
+        settings = yaml.safe_load(file.read_text()).get("model", {})
+        network = settings.get("init_args", {}).get("network")
         if network:
             module, _, name = network["class_path"].rpartition(".")
             taken = inspect.signature(getattr(importlib.import_module(module), name)).parameters
@@ -211,4 +212,7 @@ def test_models_take_the_same_sizes(config):
 
 
 def test_every_folder_of_components_is_listed():
-    assert {path.name for path in configs.SHIPPED.iterdir() if path.is_dir()} == set(configs.COMPONENTS)
+    assert {path.name for path in configs.SHIPPED.iterdir() if path.is_dir()} == {
+        *configs.COMPONENTS,
+        "studies",
+    }

@@ -88,9 +88,9 @@ def test_stability_floors_are_the_published_ones() -> None:
     assert floors["copy"] == pytest.approx(2.0e-6, rel=0.02)
     assert floors["running_mean"] == pytest.approx(1.04e-6, rel=0.02)
     expected = 1e-6 * (1 + 63 / 64 * sum(1 / t for t in range(1, 128)) / 127)  # 63 directions are unknown
-    many = Stability(val_samples=2000).floors()
-    assert many["bayes"] == pytest.approx(expected, rel=1e-3)
-    assert many["bayes"] < many["running_mean"] * (1 - 5e-4)
+    many = Stability(val_samples=300).floors()
+    assert many["bayes"] == pytest.approx(expected, rel=5e-3)
+    assert many["bayes"] < many["running_mean"] * (1 - 4e-4)
     x, y = made(Stability).train_set  # type: ignore[misc]
     assert torch.equal(x[:, 1:], y[:, :-1])
     torch.testing.assert_close(x.mean(1).norm(dim=-1), torch.ones(20), atol=2e-3, rtol=0)
