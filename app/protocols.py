@@ -84,3 +84,15 @@ class Floored(Protocol):
     def floors(self) -> Mapping[str, float]:
         """Returns predictor name → its value of the task's loss."""
         ...
+
+
+@runtime_checkable
+class UnitNormed(Protocol):
+    """A datamodule on sequences of unit vectors, whose predictions should have norm 1."""
+
+    def norm_probes(self) -> Mapping[str, Tensor]:
+        """Returns inputs ``[B, T, D]`` to measure predicted norms on.
+
+        ``fresh``: unit vectors drawn anew at every position; ``echo``: one vector repeated with little noise.
+        """
+        ...

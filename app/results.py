@@ -39,7 +39,7 @@ def show(metrics: Mapping[str, Tensor], folder: Path | None, console: Console | 
     for heading in stages.values():
         table.add_column(heading, justify="right")
     for metric, values in sorted(rows.items()):
-        table.add_row(metric, *(f"{values[stage]:.4f}" if stage in values else "" for stage in stages))
+        table.add_row(metric, *(f"{values[stage]:.4g}" if stage in values else "" for stage in stages))
     console.print(table)
     if folder is not None:
         console.print(f"run folder  {folder}", soft_wrap=True)

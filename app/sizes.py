@@ -77,5 +77,5 @@ def complete(dump: dict[str, Any], settings: Namespace) -> None:
             *path, last = size.target.split(".")
             node = dump
             for key in path:
-                node = node[key]
+                node = node.setdefault(key, {})  # a network without arguments of its own has no init_args
             node[last] = value

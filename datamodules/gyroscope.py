@@ -7,19 +7,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from datamodules.sequences import Generated
+from datamodules.sequences import UnitSequences
 
 
-class Gyroscope(Generated):
+class Gyroscope(UnitSequences):
     """v_{t+1} = R v_t, with a plane of two coordinate axes and an angle of its own for each trajectory.
 
     The angle is θ ~ U(0.1, 2.5), the axes i ~ U{0 … dim−2} and j ~ U{i+1 … dim−1}, v₀ a random unit vector.
     Inputs are v₀ … v_{T−1}, targets v₁ … v_T.
 
-    Floors: ``copy`` repeats the last vector; ``bayes`` is the best that any causal predictor can do: from
-        the second
-    vector on plane and angle are known exactly, and for the first there is the mean rotation over all of
-    them.
+    Floors: ``copy`` repeats the last vector; ``bayes`` is the best that any causal predictor can do: from the
+    second vector on plane and angle are known exactly, and for the first there is the mean rotation over all
+    of them.
 
     Args:
         batch_size: sequences an optimizer step over all ranks together; a multiple of their number, ≥ 1.
@@ -47,14 +46,7 @@ class Gyroscope(Generated):
         time: int = 255,
         dim: int = 16,
     ) -> None:
-        super().__init__(batch_size, seed, data_seed, train_samples, val_samples)
-        for name, value in (("time", time), ("dim", dim)):
-            if value < 2:
-                raise ValueError(f"{name} must be at least 2, got {value}")
-        self.time = time
-        self.dim = dim
-        self.input_shape = (time, dim)
-        self.num_outputs = dim
+        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, time, dim)
 
     def draw(self, samples: int, randomness: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draws all trajectories at once: only two coordinates move, so their angles say everything."""

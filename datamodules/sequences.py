@@ -1,19 +1,36 @@
 """What the tasks on sequences of vectors share. B: sequences, T: time, D: size of a vector."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from datamodules.base import InMemory
 from datamodules.batches import Tensors
 
+NOISE = 0.001  # of the echo task, and of the echoes that norms are measured on
+PROBES = 50
+PROBED_TIME = 100
+
 
 def generator(seed: int, part: int) -> torch.Generator:
-    """A generator of its own for each part of the data, 0 for training, 1 validation, 2 test."""
+    """A generator of its own for each part: 0 training, 1 validation, 2 test, 3 what all have in common."""
     (state,) = np.random.SeedSequence((seed, part)).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state) >> 1)
+
+
+def unit_vectors(randomness: torch.Generator, *shape: int) -> Tensor:
+    """Vectors spread evenly over the unit sphere, ``shape`` with the vector's size last, float32."""
+    return normalize(torch.randn(*shape, generator=randomness), dim=-1)
+
+
+def echoes(samples: int, time: int, dim: int, randomness: torch.Generator) -> Tensor:
+    """A unit key for each sequence plus noise fresh at every step, ``[samples, time, dim]``."""
+    key = unit_vectors(randomness, samples, 1, dim)
+    return key + NOISE * torch.randn(samples, time, dim, generator=randomness)
 
 
 class Generated(InMemory):
@@ -64,3 +81,53 @@ class Generated(InMemory):
         """Predictor → mean squared error on the validation set, the trivial one first."""
         x, y = self.draw(self.val_samples, generator(self.data_seed, 1))
         return {name: float((p - y).square().mean()) for name, p in self.predictors(x, y).items()}
+
+
+class UnitSequences(Generated):
+    """A task on sequences of unit vectors: T of them go in, and T predictions come out.
+
+    Args:
+        batch_size: sequences an optimizer step over all ranks together; a multiple of their number, ≥ 1.
+        seed: of the order of training sequences, ≥ 0.
+        data_seed: of the sequences themselves, ≥ 0.
+        train_samples: number of training sequences, ≥ 1.
+        val_samples: number of validation sequences, and of test sequences, ≥ 1.
+        time: T, at least ``LEAST[0]``.
+        dim: size of a vector, at least ``LEAST[1]``.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    LEAST: ClassVar[tuple[int, int]] = (2, 2)
+
+    def __init__(
+        self,
+        batch_size: int,
+        seed: int,
+        data_seed: int,
+        train_samples: int,
+        val_samples: int,
+        time: int,
+        dim: int,
+    ) -> None:
+        super().__init__(batch_size, seed, data_seed, train_samples, val_samples)
+        for name, value, least in (("time", time, self.LEAST[0]), ("dim", dim, self.LEAST[1])):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        self.time = time
+        self.dim = dim
+        self.input_shape = (time, dim)
+        self.num_outputs = dim
+
+    def norm_probes(self) -> Mapping[str, Tensor]:
+        """Sequences of unit vectors to measure the norm of predictions on, ``[50, min(T, 100), D]``.
+
+        ``fresh``: every vector drawn anew, as published; nothing can be predicted, so a network that has
+        learnt to average rightly answers with short vectors. ``echo``: one key and a little noise.
+
+        Source: arXiv:2605.06729 and its code for ``fresh``.
+        """
+        randomness, time = generator(self.data_seed, 3), min(self.time, PROBED_TIME)
+        fresh = unit_vectors(randomness, PROBES, time, self.dim)
+        return {"fresh": fresh, "echo": echoes(PROBES, time, self.dim, randomness)}

@@ -8,7 +8,6 @@ import torch
 import yaml
 
 from app import configs
-from app.cli import build
 from app.networks.matching import trained_parameters
 
 RIVALS = (
@@ -31,9 +30,3 @@ def test_rivals_are_of_one_size_within_two_percent(name: str) -> None:
         made = getattr(importlib.import_module(module), kind)((255, 16), 16, **network["init_args"])
     assert trained_parameters(made) == stated(f"model/{name}")
     assert trained_parameters(made) == pytest.approx(stated("model/edelta"), rel=0.02)
-
-
-@pytest.mark.parametrize("name", ["edelta_gyroscope", "edelta_negation"])
-def test_experiments_state_their_size(name: str) -> None:
-    module, _ = build(name)
-    assert trained_parameters(module) == stated(name)

@@ -46,7 +46,7 @@ class Diagnostics(Recorder):
 
     Args:
         every_n_validations: how often to look, 1 for each validation.
-        least_steps: optimizer steps from one look to the next at least, or a quarter of those done, whichever
+        least_steps: optimizer steps from one look to the next at least, or half of those done, whichever
             is less: where epochs are short, looking at each of them would cost more than training. The last
             validation is looked at in any case.
         samples: size of the probe batch at most; of sequences, so many that they have 1024 positions.
@@ -162,7 +162,7 @@ class Diagnostics(Recorder):
                 if self._validations % self.every_n_validations:
                     return
                 step = trainer.global_step
-                self._skipped = step - self._last < min(self.least_steps, self._last / 4)
+                self._skipped = step - self._last < min(self.least_steps, self._last / 2)
                 if self._skipped:
                     return
                 self._last = step

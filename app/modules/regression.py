@@ -4,24 +4,34 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics import MeanMetric, Metric, MetricCollection
 
 from app.modules.base import Batch, NetworkModule, OptimizerFactory, ScheduleFactory
+from app.modules.measures import R2, norm_deviation, rollout
 from app.modules.schedules import WarmupCosine
-from app.protocols import Floored, Penalised
+from app.protocols import Floored, Penalised, UnitNormed
+
+ROLLOUTS = 8  # sequences that are continued
 
 
 class Regression(NetworkModule):
     """Trains a network whose outputs are vectors like the targets.
 
     Logs ``loss`` (mean squared error) and ``cosine`` (mean cosine between prediction and target) for
-    ``train`` (means over the epoch), ``val`` and ``test``, and ``train/batch_loss`` and ``train/lr`` at
-    logging steps.
+    ``train`` (means over the epoch), ``val`` and ``test``, ``r2`` (:class:`app.modules.measures.R2`) for
+    ``val`` and ``test``, and ``train/batch_loss`` and ``train/lr`` at logging steps.
 
     A network with a penalty (:class:`app.protocols.Penalised`) also gets ``train/penalty``; it is added to
     the training loss alone. A datamodule that knows its floors (:class:`app.protocols.Floored`) also gets,
     for ``val`` and ``test``, ``over_trivial``: the mean squared error over that of the first of them, which
     below 1 beats it; and, where the least of them is above zero, ``over_floor``: the same over the least.
+
+    On sequences of unit vectors (:class:`app.protocols.UnitNormed`), ``val`` and ``test`` also get norm
+    deviations, mean over positions of |mean ‖prediction‖ − 1|, once a pass: ``norm_deviation`` on vectors
+    drawn anew at every position, as published; ``norm_deviation_echo`` on one vector and a little noise; and
+    ``test`` alone, since it needs a pass for every step, ``norm_deviation_rollout`` over 8 sequences of the
+    first batch, continued by the network's own predictions over a sliding window of as many vectors as the
+    task's sequences have.
 
     Args:
         network: Maps a batch of inputs to predictions of the targets' shape.
@@ -29,6 +39,10 @@ class Regression(NetworkModule):
         optimizer: See :class:`app.modules.base.NetworkModule`.
         schedule: See :class:`app.modules.base.NetworkModule`.
         compile_network: See :class:`app.modules.base.NetworkModule`.
+        rollout_steps: Predictions of a rollout, ≥ 1.
+
+    Raises:
+        ValueError: ``rollout_steps`` is below 1.
     """
 
     def __init__(
@@ -38,16 +52,27 @@ class Regression(NetworkModule):
         optimizer: OptimizerFactory = torch.optim.AdamW,
         schedule: ScheduleFactory = WarmupCosine,
         compile_network: bool = False,
+        rollout_steps: int = 1000,
     ) -> None:
         super().__init__(network, optimizer, schedule, compile_network)
+        if rollout_steps < 1:
+            raise ValueError(f"rollout_steps must be at least 1, got {rollout_steps}")
+        self.rollout_steps = rollout_steps
         self.loss = nn.MSELoss() if loss is None else loss
 
-        def metrics(stage: str) -> MetricCollection:
-            # No NaN policy: it would wait for the device at every step.
-            means = {name: MeanMetric(nan_strategy="disable") for name in ("loss", "cosine")}
-            return MetricCollection(dict(means), prefix=f"{stage}/", compute_groups=False)
+        # No NaN policy: it would wait for the device at every step.
+        def means(*names: str) -> dict[str, Metric | MetricCollection]:
+            return {name: MeanMetric(nan_strategy="disable") for name in names}
 
-        self.train_metrics, self.val_metrics, self.test_metrics = map(metrics, ("train", "val", "test"))
+        def collected(stage: str, metrics: dict[str, Metric | MetricCollection]) -> MetricCollection:
+            return MetricCollection(metrics, prefix=f"{stage}/", compute_groups=False)
+
+        self.train_metrics = collected("train", means("loss", "cosine"))
+        self.val_metrics = collected("val", {**means("loss", "cosine"), "r2": R2()})
+        self.test_metrics = collected("test", {**means("loss", "cosine"), "r2": R2()})
+        published = ("norm_deviation", "norm_deviation_echo")
+        self.val_norms = collected("val", means(*published))
+        self.test_norms = collected("test", means(*published, "norm_deviation_rollout"))
         self.metric_names = frozenset(
             {
                 "train/batch_loss",
@@ -57,14 +82,18 @@ class Regression(NetworkModule):
                 *self.train_metrics,
                 *self.val_metrics,
                 *self.test_metrics,
+                *self.val_norms,
+                *self.test_norms,
             }
         )
         self._floors: Mapping[str, float] = {}
+        self._norm_probes: Mapping[str, Tensor] | None = None
 
     def setup(self, stage: str) -> None:
-        """Asks the datamodule for its floors."""
+        """Asks the datamodule for its floors, and for inputs to measure norms on."""
         data = getattr(self.trainer, "datamodule", None)
         self._floors = data.floors() if isinstance(data, Floored) else {}
+        self._norm_probes = data.norm_probes() if isinstance(data, UnitNormed) else None
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Returns the training loss, the network's penalty included."""
@@ -84,10 +113,14 @@ class Regression(NetworkModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Updates the validation metrics."""
         self._evaluate(batch, self.val_metrics)
+        if batch_idx == 0 and not self.trainer.sanity_checking:
+            self._measure_norms(batch[0], self.val_norms)
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         """Updates the test metrics."""
         self._evaluate(batch, self.test_metrics)
+        if batch_idx == 0:
+            self._measure_norms(batch[0], self.test_norms)
 
     def on_validation_epoch_end(self) -> None:
         """Places the error beside the floors."""
@@ -99,9 +132,22 @@ class Regression(NetworkModule):
 
     def _evaluate(self, batch: Batch, metrics: MetricCollection) -> None:
         x, y = batch
-        update(metrics, self(x), y)
+        prediction = self(x)
+        update(metrics, prediction, y)
+        metrics["r2"].update(prediction, y)
         for name, metric in metrics.items():
             self.log(name, metric, on_step=False, on_epoch=True, prog_bar=name == "val/loss")
+
+    def _measure_norms(self, x: Tensor, metrics: MetricCollection) -> None:
+        if self._norm_probes is None:
+            return
+        metrics["norm_deviation"].update(norm_deviation(self(self._norm_probes["fresh"].to(x))))
+        metrics["norm_deviation_echo"].update(norm_deviation(self(self._norm_probes["echo"].to(x))))
+        if "norm_deviation_rollout" in metrics:
+            made = rollout(self, x[:ROLLOUTS], self.rollout_steps)
+            metrics["norm_deviation_rollout"].update(norm_deviation(made))
+        for name, metric in metrics.items():
+            self.log(name, metric, on_step=False, on_epoch=True)
 
     def _compare(self, metrics: MetricCollection, stage: str) -> None:
         if self._floors:

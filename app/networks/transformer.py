@@ -85,7 +85,7 @@ class Transformer(nn.Module):
     }
 
     _PROMPT: ClassVar[int] = 16
-    _ROLLOUT: ClassVar[int] = 12
+    _ROLLOUT: ClassVar[int] = 8
 
     def __init__(
         self,

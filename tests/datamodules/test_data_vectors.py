@@ -1,12 +1,15 @@
 """The tasks on vectors: what they say they are, and what predictors without a network reach."""
 
+import math
+
 import pytest
 import torch
 
-from app.protocols import Floored
-from datamodules import Gyroscope, Negation, Stability
-from datamodules.sequences import Generated
+from app.protocols import Floored, UnitNormed
+from datamodules import Correction, Gyroscope, NearPi, Negation, Reflection, Stability
+from datamodules.sequences import Generated, UnitSequences
 
+TASKS = [Gyroscope, Stability, NearPi, Correction, Negation, Reflection]
 SMALL = {"train_samples": 20, "val_samples": 10}
 
 
@@ -16,7 +19,7 @@ def made(task: type[Generated], **arguments: int) -> Generated:
     return data
 
 
-@pytest.mark.parametrize("task", [Gyroscope, Stability, Negation])
+@pytest.mark.parametrize("task", TASKS)
 def test_three_independent_draws_that_the_data_seed_alone_decides(task: type[Generated]) -> None:
     data, same, other = made(task), made(task, seed=5), made(task, data_seed=7)
     sets = [data.train_set, data.val_set, data.test_set]
@@ -35,12 +38,12 @@ def test_three_independent_draws_that_the_data_seed_alone_decides(task: type[Gen
     assert len(x) == len(y) == 8
 
 
-@pytest.mark.parametrize("task", [Gyroscope, Stability, Negation])
+@pytest.mark.parametrize("task", TASKS)
 def test_floors_are_those_of_the_validation_set(task: type[Generated]) -> None:
     data = task(8, **SMALL)  # type: ignore[arg-type, misc]
     assert isinstance(data, Floored)
     floors = data.floors()
-    assert next(iter(floors)) in ("copy", "zero")
+    assert next(iter(floors)) in ("copy", "zero", "negate")
     loaded = made(task)
     x, y = loaded.val_set  # type: ignore[misc]
     for name, prediction in loaded.predictors(x, y).items():
@@ -84,6 +87,10 @@ def test_stability_floors_are_the_published_ones() -> None:
     floors = Stability().floors()
     assert floors["copy"] == pytest.approx(2.0e-6, rel=0.02)
     assert floors["running_mean"] == pytest.approx(1.04e-6, rel=0.02)
+    expected = 1e-6 * (1 + 63 / 64 * sum(1 / t for t in range(1, 128)) / 127)  # 63 directions are unknown
+    many = Stability(val_samples=300).floors()
+    assert many["bayes"] == pytest.approx(expected, rel=5e-3)
+    assert many["bayes"] < many["running_mean"] * (1 - 4e-4)
     x, y = made(Stability).train_set  # type: ignore[misc]
     assert torch.equal(x[:, 1:], y[:, :-1])
     torch.testing.assert_close(x.mean(1).norm(dim=-1), torch.ones(20), atol=2e-3, rtol=0)
@@ -99,12 +106,91 @@ def test_negation() -> None:
     assert floors["negate"] == 0
 
 
+@pytest.mark.parametrize(("angle", "planes"), [(3.10, 1), (3.14, 32), (math.pi, 3), (1.0, 2)])
+def test_near_pi_is_one_rotation_of_the_first_planes(angle: float, planes: int) -> None:
+    data = made(NearPi, angle=angle, planes=planes)  # type: ignore[arg-type]
+    x, y = data.train_set  # type: ignore[misc]
+    assert torch.equal(x[:, 1:], y[:, :-1])
+    plane = torch.tensor(
+        [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64
+    )
+    rotation = torch.block_diag(*[plane] * planes, torch.eye(64 - 2 * planes, dtype=torch.float64))
+    torch.testing.assert_close(y.double(), x.double() @ rotation.T, atol=5e-7, rtol=0)
+    floors = data.floors()
+    assert list(floors) == ["negate", "copy", "rotate"]
+    assert floors["rotate"] == 0
+    if angle == math.pi:
+        assert floors["negate"] == 0  # exactly, at every multiple
+    else:
+        expected = 2 * (1 + math.cos(angle)) * 2 * planes / 64**2
+        many = NearPi(angle=angle, planes=planes, time=8, val_samples=4000).floors()
+        assert many["negate"] == pytest.approx(expected, rel=0.05)
+
+
+def test_correction_turns_a_concept_round_at_the_signal() -> None:
+    data = made(Correction, train_samples=400)
+    x, y = data.train_set  # type: ignore[misc]
+    at = x[..., 0] > 2.5
+    assert (at.sum(-1) == 1).all()
+    position = at.float().argmax(-1)
+    assert sorted(set(position.tolist())) == list(range(8, 24))
+    torch.testing.assert_close(y.norm(dim=-1), torch.ones(400, 32), atol=1e-5, rtol=0)
+    before = torch.arange(32) < position.unsqueeze(-1)
+    concept = x[:, :1]
+    assert torch.equal(y, torch.where(before.unsqueeze(-1), concept, -concept))
+    assert torch.equal(x[~at], y[~at])
+    assert (x[at][:, 0] == 5).all()
+    assert x[at][:, 1:4].std().item() == pytest.approx(0.1, rel=0.1)
+    assert (x[at][:, 4:] == 0).all()
+    floors = data.floors()
+    assert floors["correct"] == 0
+    # ‖signal + c‖² = 25 + 1 + 0.03 and a cross term of mean 0, at one of 32 positions of 32 numbers.
+    assert Correction(val_samples=5000).floors()["copy"] == pytest.approx(26.03 / 1024, rel=0.03)
+
+
+def test_reflection_has_one_hidden_normal_for_all_parts() -> None:
+    data = made(Reflection, train_samples=100)
+    (x, y), (val_x, val_y) = data.train_set, data.val_set  # type: ignore[misc]
+    fitted = torch.linalg.lstsq(x.double(), y.double()).solution
+    torch.testing.assert_close(val_x.double() @ fitted, val_y.double(), atol=1e-4, rtol=0)
+    values = torch.linalg.eigvalsh(fitted)
+    torch.testing.assert_close(values[0], torch.tensor(-1.0).double(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(values[1:], torch.ones(63).double(), atol=1e-5, rtol=0)
+    floors = Reflection(val_samples=5000).floors()
+    assert floors["copy"] == pytest.approx(4 / 64, rel=0.06)
+    assert floors["zero"] == pytest.approx(1, rel=0.02)
+    assert floors["negate"] == pytest.approx(4 - 4 / 64, rel=0.02)
+    assert floors["reflect"] == 0
+
+
+@pytest.mark.parametrize("task", [Gyroscope, Stability, NearPi, Correction])
+def test_norms_are_probed_on_fresh_vectors_and_on_echoes(task: type[UnitSequences]) -> None:
+    data = task(8, **SMALL)  # type: ignore[arg-type, call-arg, misc]
+    assert isinstance(data, UnitNormed)
+    probes = data.norm_probes()
+    assert list(probes) == ["fresh", "echo"]
+    time, dim = data.input_shape
+    for x in probes.values():
+        assert x.shape == (50, min(100, time), dim)
+        torch.testing.assert_close(x.norm(dim=-1), torch.ones(x.shape[:2]), atol=4e-3, rtol=0)
+    together = {name: x.mean(1).norm(dim=-1).mean().item() for name, x in probes.items()}
+    assert together["fresh"] < 0.3
+    assert together["echo"] == pytest.approx(1, abs=1e-3)
+    assert not torch.equal(probes["echo"][:, 0], probes["echo"][:, 1])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: Gyroscope(time=1), "time must be at least 2, got 1"),
         (lambda: Gyroscope(dim=1), "dim must be at least 2, got 1"),
         (lambda: Stability(dim=0), "dim must be at least 2, got 0"),
+        (lambda: NearPi(angle=0.0), "angle must be above 0 and at most π, got 0.0"),
+        (lambda: NearPi(angle=3.2), "angle must be above 0 and at most π, got 3.2"),
+        (lambda: NearPi(planes=33), "planes must be at least 1 and at most 32, half of dim, got 33"),
+        (lambda: Correction(dim=3), "dim must be at least 4, got 3"),
+        (lambda: Correction(time=3), "time must be at least 4, got 3"),
+        (lambda: Reflection(dim=1), "dim must be at least 2, got 1"),
         (lambda: Negation(dim=1), "dim must be at least 2, got 1"),
         (lambda: Negation(train_samples=0), "train_samples must be at least 1, got 0"),
         (lambda: Stability(data_seed=-1), "data_seed must be at least 0, got -1"),

@@ -90,7 +90,7 @@ def check(trainer: Trainer, module: Regression) -> None:
     losses = {k: float(v) for k, v in trainer.callback_metrics.items()}
     assert all(torch.isfinite(torch.tensor(v)) for v in losses.values()), losses
     assert set(losses) <= module.metric_names
-    assert {"train/loss", "val/loss", "val/cosine", "val/over_trivial"} <= set(losses)
+    assert {"train/loss", "val/loss", "val/cosine", "val/r2", "val/over_trivial"} <= set(losses)
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
@@ -147,6 +147,8 @@ def test_metrics_are_what_they_say(tmp_path: Path) -> None:
     metrics = {k: float(v) for k, v in trainer.callback_metrics.items()}
     assert metrics["val/loss"] == pytest.approx(error, rel=1e-5)
     assert metrics["val/cosine"] == pytest.approx(1, abs=1e-6)
+    assert metrics["val/r2"] == pytest.approx(1 - error / float(y.var(0, correction=0).mean()), rel=1e-5)
+    assert "val/norm_deviation" not in metrics  # the vectors have no norm to keep
     assert metrics["val/over_trivial"] == pytest.approx(error / data.floors()["zero"], rel=1e-5)
     assert "val/over_floor" not in metrics  # the answer's error is zero
     assert metrics["train/penalty"] == pytest.approx(0.25)
@@ -160,6 +162,28 @@ def test_the_floor_is_the_least_of_the_predictors(tmp_path: Path) -> None:
     metrics = {k: float(v) for k, v in trainer.callback_metrics.items()}
     assert metrics["val/over_floor"] == pytest.approx(metrics["val/loss"] / data.floors()["bayes"], rel=1e-4)
     assert metrics["val/over_trivial"] == pytest.approx(metrics["val/loss"] / data.floors()["copy"], rel=1e-4)
+
+
+def test_norm_deviations_of_a_network_that_scales(tmp_path: Path) -> None:
+    """y = −x/2: norms are off by ½ at once, and by 1 − 2⁻ᵗ in a rollout, which the test alone does."""
+    data = Gyroscope(batch_size=16, train_samples=32, val_samples=20, time=12, dim=8)
+    module = Regression(Scale(), optimizer=lambda groups: torch.optim.SGD(groups, lr=0.0), rollout_steps=60)
+    trainer = fit(module, data, tmp_path, steps=2)
+    fitted = dict(trainer.callback_metrics)
+    tested = trainer.test(module, datamodule=data, verbose=False)[0]
+    for stage, metrics in (("val", fitted), ("test", tested)):
+        assert float(metrics[f"{stage}/norm_deviation"]) == pytest.approx(0.5, abs=1e-5)
+        assert float(metrics[f"{stage}/norm_deviation_echo"]) == pytest.approx(0.5, abs=1e-5)
+    expected = sum(1 - 0.5**t for t in range(1, 61)) / 60
+    assert float(tested["test/norm_deviation_rollout"]) == pytest.approx(expected, abs=1e-5)
+    assert "val/norm_deviation_rollout" not in fitted
+    assert {name for name in (*fitted, *tested) if "norm" in name} <= module.metric_names
+    assert not any(name.startswith("train/norm") for name in module.metric_names)
+
+
+def test_a_rollout_has_a_length() -> None:
+    with pytest.raises(ValueError, match="rollout_steps must be at least 1, got 0"):
+        Regression(Scale(), rollout_steps=0)
 
 
 def test_the_penalty_is_trained() -> None:
