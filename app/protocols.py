@@ -91,8 +91,9 @@ class UnitNormed(Protocol):
     """A datamodule on sequences of unit vectors, whose predictions should have norm 1."""
 
     def norm_probes(self) -> Mapping[str, Tensor]:
-        """Returns inputs ``[B, T, D]`` to measure predicted norms on.
+        """Returns inputs ``[B, T, D]`` to measure predicted norms on, the same on every rank.
 
-        ``fresh``: unit vectors drawn anew at every position; ``echo``: one vector repeated with little noise.
+        ``fresh``: unit vectors drawn anew at every position; ``echo``: one vector repeated with little noise;
+        ``start``: sequences of the task, which a network continues by its own predictions.
         """
         ...

@@ -14,6 +14,7 @@ from datamodules.batches import Tensors
 NOISE = 0.001  # of the echo task, and of the echoes that norms are measured on
 PROBES = 50
 PROBED_TIME = 100
+CONTINUED = 8
 
 
 def generator(seed: int, part: int) -> torch.Generator:
@@ -121,13 +122,15 @@ class UnitSequences(Generated):
         self.num_outputs = dim
 
     def norm_probes(self) -> Mapping[str, Tensor]:
-        """Sequences of unit vectors to measure the norm of predictions on, ``[50, min(T, 100), D]``.
+        """Sequences to measure the norm of predictions on; the same on every rank.
 
-        ``fresh``: every vector drawn anew, as published; nothing can be predicted, so a network that has
-        learnt to average rightly answers with short vectors. ``echo``: one key and a little noise.
+        ``fresh``, ``[50, min(T, 100), D]``: every vector drawn anew, as published; nothing can be predicted,
+        so a network that has learnt to average rightly answers with short vectors. ``echo``, as many: one key
+        and a little noise. ``start``, ``[8, T, D]``: sequences of the task, to be continued.
 
         Source: arXiv:2605.06729 and its code for ``fresh``.
         """
         randomness, time = generator(self.data_seed, 3), min(self.time, PROBED_TIME)
         fresh = unit_vectors(randomness, PROBES, time, self.dim)
-        return {"fresh": fresh, "echo": echoes(PROBES, time, self.dim, randomness)}
+        echo = echoes(PROBES, time, self.dim, randomness)
+        return {"fresh": fresh, "echo": echo, "start": self.draw(CONTINUED, randomness)[0]}

@@ -106,6 +106,8 @@ def partner(config: str) -> str:
     if config.startswith("model/"):
         if "app.modules.Classification" in text_of(config):
             return "--config data/digits"
+        if config in ARITHMETIC:
+            return "--config data/product_pair"
         return (
             "--config data/negation"
             if "Probe" in text_of(config)

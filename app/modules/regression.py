@@ -11,8 +11,6 @@ from app.modules.measures import R2, norm_deviation, rollout
 from app.modules.schedules import WarmupCosine
 from app.protocols import Floored, Penalised, UnitNormed
 
-ROLLOUTS = 8  # sequences that are continued
-
 
 class Regression(NetworkModule):
     """Trains a network whose outputs are vectors like the targets.
@@ -29,9 +27,8 @@ class Regression(NetworkModule):
     On sequences of unit vectors (:class:`app.protocols.UnitNormed`), ``val`` and ``test`` also get norm
     deviations, mean over positions of |mean ‖prediction‖ − 1|, once a pass: ``norm_deviation`` on vectors
     drawn anew at every position, as published; ``norm_deviation_echo`` on one vector and a little noise; and
-    ``test`` alone, since it needs a pass for every step, ``norm_deviation_rollout`` over 8 sequences of the
-    first batch, continued by the network's own predictions over a sliding window of as many vectors as the
-    task's sequences have.
+    ``test`` alone, since it needs a pass for every step, ``norm_deviation_rollout`` on fresh sequences of
+    the task, continued by the network's own predictions over a sliding window.
 
     Args:
         network: Maps a batch of inputs to predictions of the targets' shape.
@@ -141,10 +138,11 @@ class Regression(NetworkModule):
     def _measure_norms(self, x: Tensor, metrics: MetricCollection) -> None:
         if self._norm_probes is None:
             return
-        metrics["norm_deviation"].update(norm_deviation(self(self._norm_probes["fresh"].to(x))))
-        metrics["norm_deviation_echo"].update(norm_deviation(self(self._norm_probes["echo"].to(x))))
+        probes = {name: probe.to(x) for name, probe in self._norm_probes.items()}
+        metrics["norm_deviation"].update(norm_deviation(self(probes["fresh"])))
+        metrics["norm_deviation_echo"].update(norm_deviation(self(probes["echo"])))
         if "norm_deviation_rollout" in metrics:
-            made = rollout(self, x[:ROLLOUTS], self.rollout_steps)
+            made = rollout(self, probes["start"], self.rollout_steps)
             metrics["norm_deviation_rollout"].update(norm_deviation(made))
         for name, metric in metrics.items():
             self.log(name, metric, on_step=False, on_epoch=True)

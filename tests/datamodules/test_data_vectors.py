@@ -7,7 +7,7 @@ import torch
 
 from app.protocols import Floored, UnitNormed
 from datamodules import Correction, Gyroscope, NearPi, Negation, Reflection, Stability
-from datamodules.sequences import Generated, UnitSequences
+from datamodules.sequences import Generated, UnitSequences, generator
 
 TASKS = [Gyroscope, Stability, NearPi, Correction, Negation, Reflection]
 SMALL = {"train_samples": 20, "val_samples": 10}
@@ -168,8 +168,11 @@ def test_norms_are_probed_on_fresh_vectors_and_on_echoes(task: type[UnitSequence
     data = task(8, **SMALL)  # type: ignore[arg-type, call-arg, misc]
     assert isinstance(data, UnitNormed)
     probes = data.norm_probes()
-    assert list(probes) == ["fresh", "echo"]
     time, dim = data.input_shape
+    start = probes.pop("start")
+    assert start.shape == (8, time, dim)
+    assert not torch.equal(start, data.draw(8, generator(data.data_seed, 2))[0])  # of neither split
+    assert list(probes) == ["fresh", "echo"]
     for x in probes.values():
         assert x.shape == (50, min(100, time), dim)
         torch.testing.assert_close(x.norm(dim=-1), torch.ones(x.shape[:2]), atol=4e-3, rtol=0)
