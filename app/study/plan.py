@@ -121,6 +121,8 @@ class Preset:
         tasks: Names of those that are run; all if empty.
         measurements: Names of those that are run; all if empty.
         settings: Of every run, over the task's and the model's.
+        settings_of: Name of a task or a model → settings of its runs, over those of every run; the model's
+            come last.
         tuning: Of every tuning run, over the others.
     """
 
@@ -131,6 +133,7 @@ class Preset:
     tasks: list[str] = field(default_factory=list)
     measurements: list[str] = field(default_factory=list)
     settings: Settings = field(default_factory=dict)
+    settings_of: dict[str, Settings] = field(default_factory=dict)
     tuning: Settings = field(default_factory=dict)
 
 
