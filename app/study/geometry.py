@@ -57,7 +57,7 @@ def trained_gate(penalty: Callable[[Tensor], Tensor], bias: float, steps: int, l
         optimizer.zero_grad()
         penalty(torch.sigmoid(b)).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    return float(torch.sigmoid(b))
+    return float(torch.sigmoid(b.detach()))
 
 
 def deviation(
@@ -131,9 +131,7 @@ def iteration(
     return rows
 
 
-def projection(
-    seed: int, tokens: int = 4096, streams: int = 4, width: int = 32, repeats: int = 15
-) -> Values:
+def projection(seed: int, tokens: int = 4096, streams: int = 4, width: int = 32, repeats: int = 15) -> Values:
     """Time of mixing streams, parameters to mixed streams, forward and backward, each in turn.
 
     Returns:

@@ -4,7 +4,7 @@ Probes are the networks of ``app.networks.probes`` and the published ones, at th
 dimensions, 128 hidden units). n: number of training samples.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -91,7 +91,7 @@ def groups(dim: int) -> list[tuple[Recipe, dict[str, Build]]]:
     ]
 
 
-def starts(name: str, build: partial[nn.Module]) -> dict[str, Build]:
+def starts(name: str, build: Callable[..., nn.Module]) -> dict[str, Build]:
     """A probe whose direction starts along x, and the same without that start."""
     return {f"{name}_along_x": partial(build, along=1.0), f"{name}_anywhere": partial(build, along=0.0)}
 

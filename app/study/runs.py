@@ -84,9 +84,11 @@ def grid(tuning: Tuning) -> list[Point]:
 def pairs(study: Study, preset: str) -> Iterator[tuple[str, Task, str, Model]]:
     """Yields every task with every model that is trained on it."""
     tasks, models, _ = study.chosen(preset)
+    fewer = study.presets[preset].tasks_of
     for task_name, task in tasks.items():
         for model_name, model in models.items():
-            if not model.tasks or task_name in model.tasks:
+            among = fewer.get(model_name, model.tasks)
+            if not among or task_name in among:
                 yield task_name, task, model_name, model
 
 

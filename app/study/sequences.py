@@ -83,7 +83,7 @@ def networks(time: int, dim: int, depth: int, width: int) -> dict[str, Build]:
     made: dict[str, Build] = {}
     for kinds, size in ((plain, width), (wide, 4 * width)):
         for name, kind in kinds.items():
-            made[name] = partial(kind, (time, dim), dim, depth=depth, width=size)  # type: ignore[arg-type]
+            made[name] = partial(kind, (time, dim), dim, depth=depth, width=size)
     return made
 
 
@@ -189,7 +189,8 @@ def gradients(
     """
     data = locate(task)(data_seed=seed, **arguments)
     (x, y), _ = data.fit_data()
-    every = networks(*data.input_shape, depth, width)
+    time, dim = data.input_shape
+    every = networks(time, dim, depth, width)
     rows: Values = {}
     for name in only:
         torch.manual_seed(seed)

@@ -57,6 +57,12 @@ def test_hash_is_of_the_claims_alone(tmp_path):
             {"plein": {}},
             "names no task or model: plein; did you mean plain?",
         ),
+        (("presets", "quick", "tasks_of"), {"plein": []}, "names no model: plein; did you mean plain?"),
+        (
+            ("presets", "quick", "tasks_of"),
+            {"plain": ["digit"]},
+            "names no task: digit; did you mean digits?",
+        ),
         (("presets", "quick", "settings_of"), {"plain": 1}, "settings_of must be a mapping"),
         (("claims", "better_than_chance", "models"), ["nobody"], "names no model: nobody"),
         (("claims", "better_than_chance", "against"), ["plain"], "either against or value"),
@@ -94,6 +100,15 @@ def test_files_that_are_no_study(tmp_path):
     broken.write_text("- a")
     with pytest.raises(Mistake, match="must be a mapping"):
         reading.load(broken)
+
+
+def test_a_preset_trains_a_model_on_fewer_tasks(tmp_path):
+    content = copy.deepcopy(small.STUDY)
+    content["tasks"]["again"] = content["tasks"]["digits"]
+    content["models"]["other"] = content["models"]["plain"]
+    content["presets"]["quick"]["tasks_of"] = {"other": ["again"]}
+    found = [(task, model) for task, _, model, _ in pairs(load(tmp_path, content), "quick")]
+    assert found == [("digits", "plain"), ("again", "plain"), ("again", "other")]
 
 
 def test_settings_come_in_order(tmp_path):
