@@ -146,8 +146,8 @@ def check(study: Study, where: str) -> None:
             "task or model",
         )
         known(f"presets.{name}.tasks_of", [*preset.tasks_of], study.models, "model")
-        for model, tasks in preset.tasks_of.items():
-            known(f"presets.{name}.tasks_of.{model}", tasks, study.tasks, "task")
+        for trained, tasks in preset.tasks_of.items():
+            known(f"presets.{name}.tasks_of.{trained}", tasks, study.tasks, "task")
         known(f"presets.{name}.measurements", preset.measurements, study.measurements, "measurement")
         if not preset.seeds or len(set(preset.seeds)) < len(preset.seeds) or min(preset.seeds) < 0:
             raise Mistake(f"{where}: presets.{name}.seeds must be distinct and ≥ 0, got {preset.seeds}")
