@@ -1,7 +1,7 @@
 """The base of every task whose data fit into memory."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lightning.pytorch import LightningDataModule
 
@@ -70,8 +70,12 @@ class InMemory(LightningDataModule, ABC):
             # The same few batches again and again; Lightning can take the shuffling from a DataLoader only.
             return Batches(tensors, self.batch_size, *self._share())
         trained = None if self.trainer is None else self._batches_trained
-        self._training = ShuffledBatches(tensors, self.batch_size, *self._share(), self.seed, trained)
+        self._training = self.training_batches(tensors, trained)
         return self._training
+
+    def training_batches(self, tensors: Tensors, trained: Callable[[], int] | None) -> ShuffledBatches:
+        """Makes the loader of the training set; ``trained`` as in ``ShuffledBatches``."""
+        return ShuffledBatches(tensors, self.batch_size, *self._share(), self.seed, trained)
 
     def val_dataloader(self) -> Batches:
         """Returns this rank's part of the validation set."""

@@ -164,3 +164,38 @@ class ShuffledBatches(Batches):
                     f"{name} must stay {state[name]} to resume a run inside an epoch, got {value}"
                 )
         return state["position"]
+
+
+class FreshBatches(ShuffledBatches):
+    """As its base, of samples that are drawn anew for every epoch.
+
+    What an epoch holds depends on its number alone, so that a run that is resumed inside it goes on with the
+    same samples.
+
+    Args:
+        draw: epoch → samples, always as many; called when the epoch's first batch is asked for.
+        batch_size: see ``ShuffledBatches``.
+        rank: see ``Batches``.
+        world_size: see ``Batches``.
+        seed: see ``ShuffledBatches``.
+        trained: see ``ShuffledBatches``.
+
+    Raises:
+        ValueError: as for ``ShuffledBatches``.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[int], Tensors],
+        batch_size: int,
+        rank: int = 0,
+        world_size: int = 1,
+        seed: int = 0,
+        trained: Callable[[], int] | None = None,
+    ) -> None:
+        super().__init__(draw(0), batch_size, rank, world_size, seed, trained)
+        self._draw = draw
+
+    def __iter__(self) -> Iterator[Tensors]:
+        self.tensors = self._draw(self.epoch)
+        yield from super().__iter__()

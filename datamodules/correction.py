@@ -31,6 +31,7 @@ class Correction(UnitSequences):
             has no test set; ours is a third, independent draw.
         time: T, ≥ 4.
         dim: D, size of a vector, ≥ 4.
+        fresh: training sequences are drawn anew every epoch, from ``data_seed`` and its number.
 
     Raises:
         ValueError: an argument is out of range.
@@ -49,8 +50,9 @@ class Correction(UnitSequences):
         val_samples: int = 500,
         time: int = 32,
         dim: int = 32,
+        fresh: bool = False,
     ) -> None:
-        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, time, dim)
+        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, time, dim, fresh)
 
     def draw(self, samples: int, randomness: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draws concepts, positions and signals."""

@@ -29,6 +29,7 @@ class Gyroscope(UnitSequences):
             has no test set; ours is a third, independent draw.
         time: T, ≥ 2.
         dim: size of a vector, ≥ 2.
+        fresh: training sequences are drawn anew every epoch, from ``data_seed`` and its number.
 
     Raises:
         ValueError: an argument is out of range.
@@ -45,8 +46,9 @@ class Gyroscope(UnitSequences):
         val_samples: int = 1000,
         time: int = 255,
         dim: int = 16,
+        fresh: bool = False,
     ) -> None:
-        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, time, dim)
+        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, time, dim, fresh)
 
     def draw(self, samples: int, randomness: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draws all trajectories at once: only two coordinates move, so their angles say everything."""

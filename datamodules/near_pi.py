@@ -30,6 +30,7 @@ class NearPi(UnitSequences):
         dim: D, size of a vector, ≥ 2.
         angle: θ in radians, in (0, π]. Published: 3.10 for one plane, 3.14 for 32.
         planes: p, how many planes turn, 1 … D/2.
+        fresh: training sequences are drawn anew every epoch, from ``data_seed`` and its number.
 
     Raises:
         ValueError: an argument is out of range.
@@ -48,8 +49,9 @@ class NearPi(UnitSequences):
         dim: int = 64,
         angle: float = 3.10,
         planes: int = 1,
+        fresh: bool = False,
     ) -> None:
-        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, time, dim)
+        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, time, dim, fresh)
         if not 0 < angle <= math.pi:
             raise ValueError(f"angle must be above 0 and at most π, got {angle}")
         if not 1 <= planes <= dim // 2:

@@ -24,6 +24,7 @@ class Reflection(Generated):
         train_samples: number of training vectors, ≥ 1.
         val_samples: number of validation vectors, and of test vectors, ≥ 1.
         dim: D, size of a vector, ≥ 2.
+        fresh: training vectors are drawn anew every epoch, from ``data_seed`` and its number.
 
     Raises:
         ValueError: an argument is out of range.
@@ -37,8 +38,9 @@ class Reflection(Generated):
         train_samples: int = 500,
         val_samples: int = 500,
         dim: int = 64,
+        fresh: bool = False,
     ) -> None:
-        super().__init__(batch_size, seed, data_seed, train_samples, val_samples)
+        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, fresh)
         if dim < 2:
             raise ValueError(f"dim must be at least 2, got {dim}")
         self.dim = dim

@@ -1,6 +1,6 @@
 """What the tasks on sequences of vectors share. B: sequences, T: time, D: size of a vector."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from datamodules.base import InMemory
-from datamodules.batches import Tensors
+from datamodules.batches import FreshBatches, ShuffledBatches, Tensors
 
 NOISE = 0.001  # of the echo task, and of the echoes that norms are measured on
 PROBES = 50
@@ -18,7 +18,10 @@ CONTINUED = 8
 
 
 def generator(seed: int, part: int) -> torch.Generator:
-    """A generator of its own for each part: 0 training, 1 validation, 2 test, 3 what all have in common."""
+    """A generator of its own for each part: 0 training, 1 validation, 2 test, 3 what all have in common.
+
+    Training data that are drawn anew have part 4 + i in epoch i.
+    """
     (state,) = np.random.SeedSequence((seed, part)).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state) >> 1)
 
@@ -43,13 +46,20 @@ class Generated(InMemory):
         data_seed: of the samples themselves, ≥ 0.
         train_samples: number of training samples, ≥ 1.
         val_samples: number of validation samples, and of test samples, ≥ 1.
+        fresh: training samples are drawn anew every epoch, from ``data_seed`` and its number.
 
     Raises:
         ValueError: an argument is out of range.
     """
 
     def __init__(
-        self, batch_size: int, seed: int, data_seed: int, train_samples: int, val_samples: int
+        self,
+        batch_size: int,
+        seed: int,
+        data_seed: int,
+        train_samples: int,
+        val_samples: int,
+        fresh: bool = False,
     ) -> None:
         super().__init__(batch_size, seed)
         if data_seed < 0:
@@ -60,6 +70,7 @@ class Generated(InMemory):
         self.data_seed = data_seed
         self.train_samples = train_samples
         self.val_samples = val_samples
+        self.fresh = fresh
 
     def draw(self, samples: int, randomness: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draws inputs and targets, ``[B, ...]`` float32."""
@@ -73,6 +84,16 @@ class Generated(InMemory):
         """Draws the training and the validation set."""
         train = self.draw(self.train_samples, generator(self.data_seed, 0))
         return train, self.draw(self.val_samples, generator(self.data_seed, 1))
+
+    def training_batches(self, tensors: Tensors, trained: Callable[[], int] | None) -> ShuffledBatches:
+        """Makes the loader of the training set, or of one training set an epoch."""
+        if not self.fresh:
+            return super().training_batches(tensors, trained)
+        return FreshBatches(self.draw_epoch, self.batch_size, *self._share(), self.seed, trained)
+
+    def draw_epoch(self, epoch: int) -> Tensors:
+        """Draws what an epoch trains on if data are ``fresh``."""
+        return self.draw(self.train_samples, generator(self.data_seed, 4 + epoch))
 
     def test_data(self) -> Tensors:
         """Draws the test set."""
@@ -95,6 +116,7 @@ class UnitSequences(Generated):
         val_samples: number of validation sequences, and of test sequences, ≥ 1.
         time: T, at least ``LEAST[0]``.
         dim: size of a vector, at least ``LEAST[1]``.
+        fresh: training sequences are drawn anew every epoch, from ``data_seed`` and its number.
 
     Raises:
         ValueError: an argument is out of range.
@@ -111,8 +133,9 @@ class UnitSequences(Generated):
         val_samples: int,
         time: int,
         dim: int,
+        fresh: bool = False,
     ) -> None:
-        super().__init__(batch_size, seed, data_seed, train_samples, val_samples)
+        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, fresh)
         for name, value, least in (("time", time, self.LEAST[0]), ("dim", dim, self.LEAST[1])):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")

@@ -27,6 +27,7 @@ class Stability(UnitSequences):
             has no test set; ours is a third, independent draw.
         time: T, ≥ 2.
         dim: size of a vector, ≥ 2.
+        fresh: training sequences are drawn anew every epoch, from ``data_seed`` and its number.
 
     Raises:
         ValueError: an argument is out of range.
@@ -43,8 +44,9 @@ class Stability(UnitSequences):
         val_samples: int = 100,
         time: int = 127,
         dim: int = 64,
+        fresh: bool = False,
     ) -> None:
-        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, time, dim)
+        super().__init__(batch_size, seed, data_seed, train_samples, val_samples, time, dim, fresh)
 
     def draw(self, samples: int, randomness: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draws keys, then all noise at once."""

@@ -11,6 +11,7 @@ from app.maths.sinkhorn import sinkhorn, stochasticity_error
 
 __all__ = [
     "cayley_angle",
+    "cayley_iterate",
     "cayley_iteration",
     "cayley_rotate",
     "delta",
@@ -59,27 +60,34 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return (working(a).unsqueeze(-1) * working(b).unsqueeze(-3)).sum(-2)
 
 
-def cayley_iteration(skew: Tensor, alpha: float = 0.1, iterations: int = 2) -> Tensor:
-    """JPmHC's approximation of the Cayley transform of αW: Y₀ = I + αW, Y ← I + (α/2)·W(I + Y).
+def cayley_iterate(x: Tensor, skew: Tensor, alpha: float = 0.1, iterations: int = 2) -> Tensor:
+    """JPmHC's approximation Y of the Cayley transform of αW, applied: y₀ = x + αWx, y ← x + (α/2)·W(x + y).
 
     Args:
+        x: ``[..., n, d]``, d columns of length n.
         skew: ``[..., n, n]``, W = −Wᵀ.
         alpha: scale of W.
-        iterations: fixed-point steps. The limit is (I − αW/2)⁻¹(I + αW/2), reached only while ‖αW/2‖ < 1.
+        iterations: fixed-point steps. The limit is (I − αW/2)⁻¹(I + αW/2)x, reached only while ‖αW/2‖ < 1.
 
     Returns:
-        ``[..., n, n]`` in float32 at least; orthogonal up to O(‖αW/2‖^(iterations + 2)) and not at all for
-        large W.
+        Y x, ``[..., n, d]`` in float32 at least; O(n²) a column. Y is orthogonal up to
+        O(‖αW/2‖^(iterations + 2)) and not at all for large W.
 
     Source:
         JPmHC, arXiv:2602.18308.
     """
+    w, start = working(skew), working(x)
+    y = start + alpha * matmul(w, start)
+    for _ in range(iterations):
+        y = start + (alpha / 2) * matmul(w, start + y)
+    return y
+
+
+def cayley_iteration(skew: Tensor, alpha: float = 0.1, iterations: int = 2) -> Tensor:
+    """The matrix Y of :func:`cayley_iterate`, ``[..., n, n]``."""
     w = working(skew)
     eye = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
-    y = eye + alpha * w
-    for _ in range(iterations):
-        y = eye + (alpha / 2) * matmul(w, eye + y)
-    return y
+    return cayley_iterate(eye, w, alpha, iterations)
 
 
 def quaternion_rotate(x: Tensor, left: Tensor, right: Tensor) -> Tensor:

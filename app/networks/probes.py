@@ -15,7 +15,7 @@ from app.layers.mixing.cayley import ROTATION_METRICS, rotation_diagnostics
 from app.layers.mixing.fused import FusedMap
 from app.layers.mixing.hybrid import CayleyHouseholder, Hybrid, hybrid_diagnostics
 from app.maths.orthogonal import (
-    cayley_iteration,
+    cayley_iterate,
     cayley_rotate,
     delta,
     householder_reflect,
@@ -259,5 +259,4 @@ class CayleyIterationProbe(Probe):
         (h,) = self.fused(x)
         n = x.shape[-1]
         matrix = torch.unflatten(h, -1, (n, n))
-        y: Tensor = (cayley_iteration(matrix - matrix.mT) * x.unsqueeze(-2)).sum(-1)
-        return y
+        return cayley_iterate(x.unsqueeze(-1), matrix - matrix.mT).squeeze(-1)

@@ -181,5 +181,7 @@ def environment(folder: Path) -> dict[str, str]:
     """Versions, hardware and commit, from the first run that noted them."""
     noted = next(iter(sorted(folder.glob("*/*/seed_*/environment.json"))), None)
     content = (work.read(noted) if noted is not None else None) or {}
-    shown = {**content.get("versions", {}), **content.get("git", {}), **content.get("hardware", {})}
+    # A part is empty where there is nothing to note, as git is outside of a repository.
+    parts = [content.get(part) or {} for part in ("versions", "git", "hardware")]
+    shown = {key: value for part in parts for key, value in part.items()}
     return {"platform": platform.platform(), **{key: str(value) for key, value in shown.items()}}

@@ -164,7 +164,7 @@ def versions_frame(runs: Sequence[Recorded]) -> pd.DataFrame:
         path = run.folder / "environment.json"
         if path.is_file():
             content = json.loads(path.read_text(encoding="utf-8"))
-            parts = [content.get(part, {}) for part in ("versions", "git", "hardware")]
+            parts = [content.get(part) or {} for part in ("versions", "git", "hardware")]
             columns[str(run.folder)] = {key: str(value) for part in parts for key, value in part.items()}
     return pd.DataFrame(columns).rename_axis("what").reset_index() if columns else pd.DataFrame()
 

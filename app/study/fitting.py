@@ -1,7 +1,7 @@
 """Trains many small networks at once: what a study of hundreds of tiny fits needs.
 
 One functional network is mapped over tasks and seeds, so that a step of fifty fits costs little more than a
-step of one. The loop is the plain one: AdamW on mean squared error, cosine to zero, the app's decay groups.
+step of one. The loop is the plain one: AdamW on mean squared error, cosine, the app's decay groups.
 """
 
 import math
@@ -17,14 +17,21 @@ from app.protocols import PartlyDecayed, Penalised
 Build = Callable[[], nn.Module]
 
 
-class Task(Protocol):
-    """A datamodule of tensors, as in ``datamodules.products``."""
+class Samples(Protocol):
+    """What a network is fitted to."""
 
-    seed: int
+    @property
+    def seed(self) -> int:
+        """Of the network's weights."""
+        ...
 
     def fit_data(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Returns training and validation samples."""
         ...
+
+
+class Task(Samples, Protocol):
+    """A datamodule of tensors, as in ``datamodules.products``."""
 
     def test_data(self) -> tuple[Tensor, Tensor]:
         """Returns test samples."""
@@ -48,16 +55,28 @@ class Limited(Protocol):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Hyper-parameters, the same for all tasks."""
+    """Hyper-parameters, the same for all tasks.
+
+    Args:
+        lr: Learning rate at the start; it follows a cosine.
+        weight_decay: Of AdamW.
+        steps: Of the optimizer.
+        batch_size: Samples a step.
+        penalised: Whether the network's own penalty is added to the loss.
+        final: Share of the learning rate that is left at the end; 1 keeps it constant.
+        order: Seed of the order of samples, the same for all tasks.
+    """
 
     lr: float = 0.1
     weight_decay: float = 0.3
     steps: int = 6000
     batch_size: int = 250
     penalised: bool = False
+    final: float = 0.0
+    order: int = 0
 
 
-def fit(build: Build, tasks: Sequence[Task], recipe: Recipe) -> list[nn.Module]:
+def fit(build: Build, tasks: Sequence[Samples], recipe: Recipe) -> list[nn.Module]:
     """One trained network for each task, started from its seed; on one thread, the tensors are small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -67,7 +86,7 @@ def fit(build: Build, tasks: Sequence[Task], recipe: Recipe) -> list[nn.Module]:
         torch.set_num_threads(threads)
 
 
-def _fit(build: Build, tasks: Sequence[Task], recipe: Recipe) -> list[nn.Module]:
+def _fit(build: Build, tasks: Sequence[Samples], recipe: Recipe) -> list[nn.Module]:
     networks = []
     for task in tasks:
         torch.manual_seed(task.seed)
@@ -100,9 +119,10 @@ def _fit(build: Build, tasks: Sequence[Task], recipe: Recipe) -> list[nn.Module]
     losses = torch.vmap(loss)
     optimizer = torch.optim.AdamW(_groups(base, parameters), lr=recipe.lr, weight_decay=recipe.weight_decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+        optimizer,
+        lambda step: recipe.final + (1 - recipe.final) * 0.5 * (1 + math.cos(math.pi * step / recipe.steps)),
     )
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(recipe.order)
     clamps = {
         f"{path}.weight": module.LIMITS
         for path, module in base.named_modules()

@@ -119,8 +119,11 @@ class Preset:
         published_size: Whether sizes are those that the claims were made at.
         models: Names of those that are run; all if empty.
         tasks: Names of those that are run; all if empty.
+        tasks_of: Name of a model → the tasks that it is trained on here, instead of all of its own.
         measurements: Names of those that are run; all if empty.
         settings: Of every run, over the task's and the model's.
+        settings_of: Name of a task or a model → settings of its runs, over those of every run; the model's
+            come last.
         tuning: Of every tuning run, over the others.
     """
 
@@ -129,8 +132,10 @@ class Preset:
     published_size: bool = False
     models: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+    tasks_of: dict[str, list[str]] = field(default_factory=dict)
     measurements: list[str] = field(default_factory=list)
     settings: Settings = field(default_factory=dict)
+    settings_of: dict[str, Settings] = field(default_factory=dict)
     tuning: Settings = field(default_factory=dict)
 
 

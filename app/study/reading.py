@@ -76,7 +76,7 @@ def restore(content: Mapping[str, Any], where: str) -> Study:
     return Study(**parts)
 
 
-FREE = ("settings", "arguments", "schedules", "tuning")
+FREE = ("settings", "settings_of", "arguments", "schedules", "tuning")
 """Parts of parts that hold settings."""
 
 
@@ -92,7 +92,7 @@ def parse(kind: type[T], entry: object, where: str) -> T:
     # Settings are for another parser: this one would make objects of class paths among them.
     aside = {name: entry[name] for name in FREE if name in entry}
     for name, value in aside.items():
-        if not isinstance(value, dict) or (name == "schedules" and not all_mappings(value)):
+        if not isinstance(value, dict) or (name in ("schedules", "settings_of") and not all_mappings(value)):
             raise Mistake(f"{where}: {name} must be a mapping, got {value!r}")
     stubs: Settings = {name: {} for name in aside}
     parser = ArgumentParser(exit_on_error=False)
@@ -139,6 +139,15 @@ def check(study: Study, where: str) -> None:
     for name, preset in study.presets.items():
         known(f"presets.{name}.models", preset.models, study.models, "model")
         known(f"presets.{name}.tasks", preset.tasks, study.tasks, "task")
+        known(
+            f"presets.{name}.settings_of",
+            [*preset.settings_of],
+            {**study.tasks, **study.models},
+            "task or model",
+        )
+        known(f"presets.{name}.tasks_of", [*preset.tasks_of], study.models, "model")
+        for trained, tasks in preset.tasks_of.items():
+            known(f"presets.{name}.tasks_of.{trained}", tasks, study.tasks, "task")
         known(f"presets.{name}.measurements", preset.measurements, study.measurements, "measurement")
         if not preset.seeds or len(set(preset.seeds)) < len(preset.seeds) or min(preset.seeds) < 0:
             raise Mistake(f"{where}: presets.{name}.seeds must be distinct and ≥ 0, got {preset.seeds}")

@@ -84,9 +84,11 @@ def grid(tuning: Tuning) -> list[Point]:
 def pairs(study: Study, preset: str) -> Iterator[tuple[str, Task, str, Model]]:
     """Yields every task with every model that is trained on it."""
     tasks, models, _ = study.chosen(preset)
+    fewer = study.presets[preset].tasks_of
     for task_name, task in tasks.items():
         for model_name, model in models.items():
-            if not model.tasks or task_name in model.tasks:
+            among = fewer.get(model_name, model.tasks)
+            if not among or task_name in among:
                 yield task_name, task, model_name, model
 
 
@@ -95,16 +97,17 @@ def tuned(study: Study, preset: str) -> list[Pair]:
     return [(task, model) for task, _, model, recipe in pairs(study, preset) if recipe.tuned]
 
 
-def base_settings(
-    study: Study, preset: str, task: Task, model: Model, seed: int, extra: Settings
-) -> Settings:
+def base_settings(study: Study, preset: str, task: str, model: str, seed: int, extra: Settings) -> Settings:
     """The settings that every run of a task and a model has: the preset's come over theirs."""
+    cut = study.presets[preset]
     return {
         "seed_everything": seed,
-        **dict.fromkeys(task.seeded, seed),
-        **task.settings,
-        **model.settings,
-        **study.presets[preset].settings,
+        **dict.fromkeys(study.tasks[task].seeded, seed),
+        **study.tasks[task].settings,
+        **study.models[model].settings,
+        **cut.settings,
+        **cut.settings_of.get(task, {}),
+        **cut.settings_of.get(model, {}),
         **extra,
     }
 
@@ -124,7 +127,7 @@ def tuning_runs(study: Study, preset: str, sizes: Mapping[Pair, Settings], extra
     for task_name, task, model_name, model in pairs(study, preset):
         if not model.tuned:
             continue
-        base = base_settings(study, preset, task, model, tuning.seed, extra)
+        base = base_settings(study, preset, task_name, model_name, tuning.seed, extra)
         for point in grid(tuning):
             settings = {**base, **sizes.get((task_name, model_name), {})}
             settings |= {**point.settings(tuning), **study.presets[preset].tuning}
@@ -160,7 +163,7 @@ def final_runs(
     for seed in seeds:  # the first seed of all models, then the second: a page is worth reading early
         for task_name, task, model_name, model in pairs(study, preset):
             pair = (task_name, model_name)
-            settings = base_settings(study, preset, task, model, seed, extra) | sizes.get(pair, {})
+            settings = base_settings(study, preset, task_name, model_name, seed, extra) | sizes.get(pair, {})
             if model.tuned:
                 if pair not in chosen or study.tuning is None:
                     continue

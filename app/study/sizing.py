@@ -83,7 +83,7 @@ def first_run(study: Study, preset: str, task: str, model: str, extra: Settings)
     one: Task = study.tasks[task]
     other: Model = study.models[model]
     seed = study.presets[preset].seeds[0]
-    settings = base_settings(study, preset, one, other, seed, extra)
+    settings = base_settings(study, preset, task, model, seed, extra)
     return Run("fit", task, model, seed, settings, (*one.include, *other.include))
 
 
@@ -130,9 +130,8 @@ def seconds_of(run: Run, repeats: int = 3) -> float:
     x, _ = data.on_after_batch_transfer(next(iter(loader)), 0)
     limit = trainer.limit_train_batches
     batches = min(len(loader), limit) if isinstance(limit, int) else int(len(loader) * limit)
-    steps = (trainer.max_epochs or 1) * batches
-    if trainer.max_steps > 0:
-        steps = min(steps, trainer.max_steps)
+    epochs = 1 if trainer.max_epochs is None else trainer.max_epochs  # −1 where steps alone are counted
+    steps = min(steps for steps in (epochs * batches, trainer.max_steps) if steps >= 0)
     times = []
     for _ in range(repeats + 1):
         began = time.perf_counter()

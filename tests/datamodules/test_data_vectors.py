@@ -202,3 +202,33 @@ def test_norms_are_probed_on_fresh_vectors_and_on_echoes(task: type[UnitSequence
 def test_refuses(call, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_fresh_training_data_depend_on_data_seed_and_epoch_alone(task: type[Generated]) -> None:
+    def epochs(data: Generated) -> list[list[torch.Tensor]]:
+        loader = data.train_dataloader()
+        drawn = []
+        for epoch in (0, 1):
+            loader.set_epoch(epoch)  # type: ignore[attr-defined]
+            drawn.append([x for x, _ in loader])
+        return drawn
+
+    plain, first, again = made(task), made(task, fresh=True), made(task, fresh=True)
+    zero, one = (torch.cat(parts) for parts in epochs(first))
+    assert torch.equal(one, torch.cat(epochs(again)[1]))
+    assert not (zero.flatten(1).unsqueeze(1) == one.flatten(1)).all(-1).any()
+    assert not torch.equal(one, torch.cat(epochs(made(task, fresh=True, data_seed=7))[1]))
+    assert torch.equal(plain.val_set[0], first.val_set[0])  # type: ignore[index]
+    # Inside an epoch: the same samples go on where they were.
+    loader = again.train_dataloader()
+    loader.set_epoch(1)  # type: ignore[attr-defined]
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()  # type: ignore[attr-defined]
+    resumed = made(task, fresh=True).train_dataloader()
+    resumed.load_state_dict(state)  # type: ignore[attr-defined]
+    resumed.set_epoch(1)  # type: ignore[attr-defined]
+    rest = list(resumed)
+    assert len(rest) == 1
+    assert torch.equal(rest[0][0], next(batches)[0])

@@ -52,6 +52,18 @@ def test_hash_is_of_the_claims_alone(tmp_path):
         (("models", "plain", "settings"), "depth", "settings must be a mapping, got 'depth'"),
         (("presets", "quick", "seeds"), [1, 1], "presets.quick.seeds must be distinct"),
         (("presets", "quick", "seeds"), [1000], "tuning.seed 1000 must be none of"),
+        (
+            ("presets", "quick", "settings_of"),
+            {"plein": {}},
+            "names no task or model: plein; did you mean plain?",
+        ),
+        (("presets", "quick", "tasks_of"), {"plein": []}, "names no model: plein; did you mean plain?"),
+        (
+            ("presets", "quick", "tasks_of"),
+            {"plain": ["digit"]},
+            "names no task: digit; did you mean digits?",
+        ),
+        (("presets", "quick", "settings_of"), {"plain": 1}, "settings_of must be a mapping"),
         (("claims", "better_than_chance", "models"), ["nobody"], "names no model: nobody"),
         (("claims", "better_than_chance", "against"), ["plain"], "either against or value"),
         (("claims", "better_than_chance", "margin"), -1, "margin must be at least 0"),
@@ -90,13 +102,26 @@ def test_files_that_are_no_study(tmp_path):
         reading.load(broken)
 
 
+def test_a_preset_trains_a_model_on_fewer_tasks(tmp_path):
+    content = copy.deepcopy(small.STUDY)
+    content["tasks"]["again"] = content["tasks"]["digits"]
+    content["models"]["other"] = content["models"]["plain"]
+    content["presets"]["quick"]["tasks_of"] = {"other": ["again"]}
+    found = sorted((task, model) for task, _, model, _ in pairs(load(tmp_path, content), "quick"))
+    assert found == [("again", "other"), ("again", "plain"), ("digits", "plain")]
+
+
 def test_settings_come_in_order(tmp_path):
     content = copy.deepcopy(small.STUDY)
     content["tasks"]["digits"]["settings"] = {"a": "task", "b": "task", "c": "task"}
     content["models"]["plain"]["settings"] = {"b": "model", "c": "model"}
-    content["presets"]["quick"]["settings"] = {"c": "preset"}
+    content["presets"]["quick"]["settings"] = {"c": "preset", "e": "preset", "f": "preset"}
+    content["presets"]["quick"]["settings_of"] = {
+        "plain": {"f": "model"},
+        "digits": {"e": "task", "f": "task"},
+    }
     study = load(tmp_path, content)
-    found = base_settings(study, "quick", study.tasks["digits"], study.models["plain"], 7, {"d": "machine"})
+    found = base_settings(study, "quick", "digits", "plain", 7, {"d": "machine"})
     assert found == {
         "seed_everything": 7,
         "data.init_args.seed": 7,
@@ -104,6 +129,8 @@ def test_settings_come_in_order(tmp_path):
         "b": "model",
         "c": "preset",
         "d": "machine",
+        "e": "task",
+        "f": "model",
     }
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from app.maths.orthogonal import cayley_iteration
+from app.maths.orthogonal import cayley_iterate
 from app.networks.checks import check_sizes
 from app.networks.published.common import small_mlp
 from app.networks.published.edelta import rotate
@@ -96,5 +96,4 @@ class PublishedJPmHCProbe(nn.Module):
         """Returns the prediction."""
         n = x.shape[-1]
         h = torch.unflatten(self.matrix(x), -1, (n, n))
-        y: Tensor = (cayley_iteration(h - h.mT) * x.unsqueeze(-2)).sum(-1)
-        return y
+        return cayley_iterate(x.unsqueeze(-1), h - h.mT).squeeze(-1)
