@@ -7,24 +7,6 @@ import sys
 import threading
 from collections.abc import Sequence
 
-WELCOME = """\
-Train, watch and judge geometric networks against their baselines.
-
-  python -m app fit --config z_plane_digits        train 100 phasor layers on digits, no download
-  python -m app fit --config z_plane_digits --print_config
-                                                   see every setting, and override any of them
-  python -m app validate --config z_plane_digits --ckpt_path best
-  python -m app test     --config z_plane_digits --ckpt_path best
-  python -m app predict  --config z_plane_digits --ckpt_path best
-  python -m app dashboard                          watch it
-  python -m app study z_plane --preset=quick       settle claims by a grid of runs, and write a page
-  python -m app report runs/NAME/version_0 …       a page that compares any runs
-
-Shipped experiments: {experiments}
-Models and data to combine: {components}
-Options of a command: python -m app fit --help. Add --debug to see where an error came from.
-"""
-
 TRAINING = ("fit", "validate", "test", "predict")
 OWN = {
     "dashboard": "app.dashboard_command",
@@ -33,17 +15,6 @@ OWN = {
 }
 """Commands with a parser of their own, by the module whose ``main(arguments)`` runs them."""
 COMMANDS = (*TRAINING, *OWN)
-
-
-def welcome() -> str:
-    """Returns what to type next."""
-    from app.configs import shipped
-
-    names = shipped()
-    return WELCOME.format(
-        experiments=", ".join(name for name in names if "/" not in name),
-        components=", ".join(name for name in names if "/" in name),
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     if not given or given[0] in ("-h", "--help"):
+        from app.welcome import welcome
+
         print(welcome())
         return 0
     if given[0] not in COMMANDS:

@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from app import configs
 from app.cli import build
 from app.modules import Classification
 from app.networks import RetractedZPlaneMLP
+from app.welcome import FAMILIES, RIVALLED, task_of
 
 SMALL = "--model.init_args.network.init_args.depth=4 --model.init_args.network.init_args.width=16"
 QUICK = f"--trainer.accelerator=cpu --trainer.max_epochs=2 --trainer.enable_progress_bar=false {SMALL}"
@@ -26,7 +28,13 @@ def test_alone_it_says_what_to_type_next(run):
     code, out, _ = run("")
     assert code == 0
     assert "python -m app fit --config z_plane_digits" in out
-    assert "z_plane_mnist" in out
+    assert max(map(len, out.splitlines())) <= 110
+    listed = re.findall(r"[a-z_0-9]+", out[out.index("What --config knows") :])
+    for name in configs.shipped():
+        family = next((family for family in FAMILIES if name.startswith(f"{family}_")), "")
+        rest = name.removeprefix(f"{family}_").rpartition("/")[2]
+        task = task_of(rest, configs.shipped()) if family in RIVALLED else ""
+        assert {part for part in (task, rest.removeprefix(task).strip("_")) if part} <= {*listed}, name
 
 
 @pytest.mark.parametrize("command", ["fit", "validate", "test", "predict"])
