@@ -262,7 +262,7 @@ def claims_frame(results: Results) -> pd.DataFrame:
             "source": claim.source,
             "verdict": verdicts[name].words,
             "grounds": verdicts[name].grounds,
-            "would hold": claim.condition,
+            "would hold": claim.condition if verdicts[name].kind == "does not hold" else "",
         }
         for name, claim in results.study.claims.items()
     ]

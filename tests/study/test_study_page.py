@@ -9,6 +9,7 @@ import synthetic
 
 from app.study import tables
 from app.study.page import numeric, write
+from app.study.verdicts import judge
 
 CHROMIUM = "/usr/bin/chromium"
 
@@ -45,6 +46,19 @@ def test_runs_are_counted_once(page):
     fits = len(done)
     calls = 3 * 5  # three measurements of five seeds
     assert f"Runs: {fits + calls}, of which {fits + calls - 6} done, 5 diverged, 1 failed" in path.read_text()
+
+
+def test_conditions_stand_with_claims_that_fail_alone(page):
+    results, path = page
+    verdicts = judge(results)
+    failed = {c.condition for n, c in results.study.claims.items() if verdicts[n].kind == "does not hold"}
+    others = {c.condition for n, c in results.study.claims.items() if verdicts[n].kind != "does not hold"}
+    assert failed - {""}
+    assert others - {""}
+    for text in (path.read_text(), (path.parent / "report.md").read_text()):
+        assert text.count("It would hold with: ") == len(failed - {""})
+    noted = pd.read_csv(path.parent / "tables" / "claims.csv")["would hold"].dropna()
+    assert set(noted) == failed - {""}
 
 
 def test_files(page):
