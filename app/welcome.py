@@ -1,7 +1,7 @@
 """What ``python -m app`` says alone: what to type next, and what there is."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from app.configs import shipped
 
@@ -32,7 +32,7 @@ def welcome() -> str:
     """Returns what to type next."""
     names = shipped()
     experiments = [name for name in names if "/" not in name]
-    lines = []
+    lines: list[tuple[str, Collection[str]]] = []
     for family in FAMILIES:
         rest = [name.removeprefix(f"{family}_") for name in experiments if name.startswith(f"{family}_")]
         if family not in RIVALLED:
@@ -48,7 +48,7 @@ def welcome() -> str:
     return WELCOME.format(names="\n".join(["What --config knows:", *shown]))
 
 
-def task_of(experiment: str, names: Sequence[str]) -> str:
+def task_of(experiment: str, names: Collection[str]) -> str:
     """The longest name of shipped data that an experiment's name, without its family, begins with."""
     tasks = [name.removeprefix("data/") for name in names if name.startswith("data/")]
     return max((task for task in tasks if f"{experiment}_".startswith(f"{task}_")), key=len, default="")
