@@ -173,7 +173,7 @@ class FreshBatches(ShuffledBatches):
     same samples.
 
     Args:
-        draw: epoch → samples, always as many; called when the epoch's first batch is asked for.
+        draw: epoch → samples, always as many; called for epoch 0 at once, to count them, and as each begins.
         batch_size: see ``ShuffledBatches``.
         rank: see ``Batches``.
         world_size: see ``Batches``.
