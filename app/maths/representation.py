@@ -37,7 +37,9 @@ def phase_coherence(h: Tensor, bundle: int = 2) -> Tensor:
     of N samples give about 0.9/√N.
     """
     states = _samples(h)
-    units = torch.nn.functional.normalize(states.view(len(states), bundle, -1), dim=-2)
+    # By radius(): a vector norm over a middle dimension takes 50 times as long.
+    length = radius(states, bundle).clamp(min=torch.finfo(states.dtype).tiny)
+    units = states.view(len(states), bundle, -1) / length.unsqueeze(-2)
     coherence: Tensor = torch.linalg.vector_norm(units.mean(0), dim=-2).mean()
     return coherence
 
