@@ -23,6 +23,9 @@ from app.maths.orthogonal import (
 from app.maths.representation import thin
 from app.networks.checks import check_sizes
 
+NEAR = 0.1
+"""Size of parameters that start near zero and must not start at it."""
+
 
 class Probe(nn.Module):
     """What all probes share: one fused map from x to the operator's parameters.
@@ -58,6 +61,9 @@ class Probe(nn.Module):
 class CayleyProbe(Probe):
     """y = Q(x)·x with a rotation in one plane. Reaches −x only in the limit β → ∞.
 
+    It does not start at the identity: xᵀAx = 0 for every skew A, so that near Q = I no first-order change of
+    a rotation brings y nearer to −x, and a plane that starts at zero stays there.
+
     Args:
         input_shape: (n,).
         num_outputs: n.
@@ -68,7 +74,7 @@ class CayleyProbe(Probe):
 
     def __init__(self, input_shape: Sequence[int], num_outputs: int, hidden: int = 128) -> None:
         n = num_outputs
-        super().__init__(input_shape, n, hidden, (n, n, 1), silent=(1, 2))
+        super().__init__(input_shape, n, hidden, (n, n, 1), silent=(2,))
 
     def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Plane ``[B, n]`` and scale ``[B]``."""
@@ -222,8 +228,9 @@ class EDeltaProbe(Probe):
 
 
 class TwoReflectionsProbe(Probe):
-    """y = H(k₂)H(k₁)·x with k₂ = k₁ + w, w = 0 at the start: a rotation in one plane by any angle, π
-    included.
+    """y = H(k₂)H(k₁)·x with k₂ = k₁ + w: a rotation in one plane by any angle, π included.
+
+    w starts small: near the identity, but not at it; see ``CayleyProbe``.
 
     Args:
         input_shape: (n,).
@@ -233,7 +240,9 @@ class TwoReflectionsProbe(Probe):
 
     def __init__(self, input_shape: Sequence[int], num_outputs: int, hidden: int = 128) -> None:
         n = num_outputs
-        super().__init__(input_shape, n, hidden, (n, n), silent=(1,))
+        super().__init__(input_shape, n, hidden, (n, n))
+        with torch.no_grad():
+            self.fused.output.weight[n:].mul_(NEAR)
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the rotated vectors."""
@@ -243,7 +252,8 @@ class TwoReflectionsProbe(Probe):
 
 
 class CayleyIterationProbe(Probe):
-    """y = Y(x)·x with JPmHC's two-step iteration on an n × n matrix.
+    """y = Y(x)·x with JPmHC's two-step iteration on an n × n matrix. Starts near Y = I, where two steps are
+    orthogonal, but not at it; see ``CayleyProbe``.
 
     Args:
         input_shape: (n,).
@@ -252,7 +262,9 @@ class CayleyIterationProbe(Probe):
     """
 
     def __init__(self, input_shape: Sequence[int], num_outputs: int, hidden: int = 128) -> None:
-        super().__init__(input_shape, num_outputs, hidden, (num_outputs**2,), silent=(0,))
+        super().__init__(input_shape, num_outputs, hidden, (num_outputs**2,))
+        with torch.no_grad():
+            self.fused.output.weight.mul_(NEAR)
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the mixed vectors."""

@@ -66,10 +66,19 @@ def test_a_start_along_x_is_most_of_the_answer_to_negation() -> None:
         assert away < -0.3
 
 
-def test_two_reflections_and_iteration_start_as_the_identity() -> None:
-    x = inputs()
-    for probe in (probes.TwoReflectionsProbe, probes.CayleyIterationProbe, probes.CayleyProbe):
-        torch.testing.assert_close(probe((N,), N)(x), x, rtol=1e-6, atol=1e-6)
+@pytest.mark.parametrize(
+    "probe", [probes.TwoReflectionsProbe, probes.CayleyIterationProbe, probes.CayleyProbe]
+)
+def test_rotations_start_where_negation_has_a_gradient(probe: type[nn.Module]) -> None:
+    """At the identity it has none: xᵀAx = 0 for every skew A."""
+    torch.manual_seed(0)
+    made, x = probe((64,), 64), torch.randn(200, 64, generator=torch.Generator().manual_seed(0))
+    y = made(x)
+    assert -0.9999 < nn.functional.cosine_similarity(y, -x).mean() < -0.7
+    (y + x).square().mean().backward()
+    last = made.fused.output.weight.grad
+    assert last is not None
+    assert last.norm() > 1e-4
 
 
 @pytest.mark.parametrize("probe", [p for p in OURS if hasattr(p, "METRICS")])
