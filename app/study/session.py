@@ -81,6 +81,7 @@ class Session:
         path = self.folder / FILE
         earlier = work.read(path)
         digest = self.study.claims_hash()
+        plain_sizes = {"/".join(pair): dataclasses.asdict(sized) for pair, sized in sizes.items()}
         if earlier is None:
             content = {
                 "claims_hash": digest,
@@ -88,7 +89,7 @@ class Session:
                 "candidate": candidate,
                 "command": command,
                 "study": as_plain(self.study),
-                "sizes": {"/".join(pair): dataclasses.asdict(sized) for pair, sized in sizes.items()},
+                "sizes": plain_sizes,
             }
             work.write(path, content)
             return
@@ -100,7 +101,8 @@ class Session:
                 f"the claims of {self.study.name} have changed since the study in {self.folder} began "
                 f"({earlier['claims_hash'][:12]} is now {digest[:12]}): start anew with another --output"
             )
-        work.write(path, {**earlier, "study": as_plain(self.study)})
+        grown = {**earlier["sizes"], **plain_sizes}  # a grid may grow, as long as its claims stay
+        work.write(path, {**earlier, "study": as_plain(self.study), "sizes": grown})
 
     def grow(self) -> None:
         """Takes on every run whose settings are known by now."""

@@ -123,3 +123,19 @@ def test_claims_are_not_moved_afterwards(tmp_path):
     code, _, err = finish(start(tmp_path))
     assert code == 2
     assert "data.init_args.batch_size" in err
+
+
+def test_a_grid_may_grow(tmp_path):
+    content = copy.deepcopy(small.STUDY)
+    content["measurements"] = {}
+    content["presets"]["quick"]["seeds"] = [1]
+    small.write(tmp_path, content)
+    assert finish(start(tmp_path))[0] == 0
+    result = tmp_path / "out" / "digits" / "plain" / "seed_1" / "result.json"
+    before = result.stat().st_mtime_ns
+    content["models"]["later"] = {**small.MODEL, "label": "came later", "tuned": False}
+    small.write(tmp_path, content)
+    code, out, err = finish(start(tmp_path))
+    assert code == 0, out + err
+    assert result.stat().st_mtime_ns == before
+    assert "came later" in (tmp_path / "out" / "report" / "report.md").read_text()
