@@ -1,6 +1,7 @@
 """The figures of a page. Colours are Okabe and Ito's, told apart without colour too by marker and dash."""
 
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from app.study.plan import Exhibit
 from app.study.results import Results, metric
@@ -98,16 +100,22 @@ def panels(count: int, width: float = 4.2, height: float = 3.0, most: int = 3) -
 def dots(
     results: Results, tasks: Sequence[str], name: str, models: list[str] | None = None, log: bool = False
 ) -> Figure | None:
-    """A row a model: a dot a seed, a bar at the mean, a line over its 95 % interval, dots at the floors."""
+    """A row a model: a dot a seed, a bar at the mean, a line over its 95 % interval, lines at the floors.
+
+    The axis is logarithmic where that is asked, and where values differ by a factor of more than 30.
+    """
     shown = {task: order(results, task, name, models)[::-1] for task in tasks}
     tallest = max(map(len, shown.values()))
     if not tallest:
         return None
-    figure, axes = panels(len(tasks), 6.8, 1.3 + 0.26 * tallest, 2)
+    lines = max(len(asked(results)[task].floors) for task in tasks)
+    figure, axes = panels(len(tasks), 6.8, 1.2 + 0.26 * tallest + 0.13 * lines, 2)
     factor = 100 if is_accuracy(name) else 1
     for axis, task in zip(axes, tasks, strict=True):
+        drawn: list[float] = []
         for place, model in enumerate(shown[task]):
             values = factor * judged(results, task, name, model).to_numpy()
+            drawn += [value for value in values if np.isfinite(value)]
             colour = COLOURS[1] if model == results.candidate else COLOURS[0]
             axis.plot(
                 values, np.full(len(values), place), "o", color=colour, alpha=0.5, markersize=5, mec="none"
@@ -119,15 +127,20 @@ def dots(
                 axis.plot([mean], [place], "|", color=colour, markersize=13, markeredgewidth=2.2)
         axis.set_yticks(range(len(shown[task])), [label(results.study, task, model) for model in shown[task]])
         axis.set_ylim(-0.7, len(shown[task]) - 0.3)
-        if name == asked(results)[task].metric:
-            for floor, value in asked(results)[task].floors.items():
-                axis.axvline(factor * value, color=INK, linestyle=":", linewidth=0.8)
-                axis.text(factor * value, len(shown[task]) - 0.35, floor, fontsize=7, va="bottom")
-        axis.set_title(asked(results)[task].label, pad=14)
+        wide = bool(drawn) and min(drawn) > 0 and max(drawn) > 30 * min(drawn)
+        logarithmic = log or wide
+        floors = asked(results)[task].floors if name == asked(results)[task].metric else {}
+        for place, (floor, value) in enumerate(floors.items()):
+            named = f"{floor}: {factor * value:.3g}"
+            at = math.nan if logarithmic and value <= 0 else factor * value  # off a logarithmic axis
+            axis.axvline(at, color=INK, linestyle=DASHES[1 + place % 3], linewidth=0.8, label=named)
+        axis.set_title(asked(results)[task].label)
         axis.set_xlabel(heading(name))
         axis.grid(axis="x", alpha=0.25)
-        if log:
+        if logarithmic:
             axis.set_xscale("log")
+        if floors:
+            beneath(axis, 1)
     return figure
 
 
@@ -161,7 +174,7 @@ def curves(results: Results, tasks: Sequence[str], exhibit: Exhibit) -> Figure |
                 linestyle=DASHES[place % len(DASHES)], label=label(results.study, task, model),
             )  # fmt: skip
         finish(axis, f"{asked(results)[task].label}", "step", heading(name), exhibit.log)
-        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.21), ncols=2, borderaxespad=0)
+        beneath(axis, 2)
     return figure
 
 
@@ -187,7 +200,7 @@ def trend(results: Results, tasks: Sequence[str], exhibit: Exhibit) -> Figure:
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.minorticks_off()
         finish(axis, asked(results)[task].label, exhibit.x_label, heading(name), exhibit.log)
-        axis.legend(fontsize=8)
+        beneath(axis, 2)
     return figure
 
 
@@ -240,6 +253,15 @@ def points(results: Results, tasks: Sequence[str], exhibit: Exhibit) -> Figure |
         finish(axis, asked(results)[task].label, "true", "predicted", exhibit.log)
     axes[0].legend(fontsize=7, markerscale=2)
     return figure
+
+
+def beneath(axis: Axes, columns: int) -> None:
+    """A legend under the axis and its label, whatever its height: over no line, beside no neighbour."""
+    down = ScaledTranslation(0, -0.45, axis.figure.dpi_scale_trans)  # inches
+    axis.legend(
+        fontsize=7, loc="upper left", ncols=columns, borderaxespad=0,
+        bbox_to_anchor=(0, 0), bbox_transform=axis.transAxes + down,
+    )  # fmt: skip
 
 
 def finish(axis: Axes, title: str, x_label: str, y_label: str, log: bool) -> None:
