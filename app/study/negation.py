@@ -70,7 +70,7 @@ class ClosedForm(PublishedEDeltaProbe):
         """Returns the prediction and 0.5·mean(4γ(1 − γ))."""
         gamma, column = self.gate(x), x.unsqueeze(-1)
         beta = nn.functional.softplus(self.beta(x)).squeeze(-1)
-        rotated = cayley_rotate(column, self.u(x), self.v(x), beta).squeeze(-1)
+        rotated = cayley_rotate(column, *self.plane(x), beta).squeeze(-1)
         reflected = householder_reflect(column, self.k(x)).squeeze(-1)
         return gamma * rotated + (1 - gamma) * reflected, 0.5 * (4 * gamma * (1 - gamma)).float().mean()
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from app.maths.orthogonal import cayley_iteration
-from app.networks.published.common import Block, Trunk, attention, feed_forward, small_mlp
+from app.networks.published.common import Block, Trunk, attention, feed_forward, norm, small_mlp
 
 STREAMS = 4
 
@@ -43,7 +43,7 @@ class PublishedGPT(nn.Module):
 class _Additive(nn.Module):
     def __init__(self, width: int, branch: nn.Module) -> None:
         super().__init__()
-        self.norm, self.branch = nn.LayerNorm(width), branch
+        self.norm, self.branch = norm(width), branch
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x + self.branch(self.norm(x)), x.new_zeros(())
@@ -83,7 +83,7 @@ class _Delta(nn.Module):
         super().__init__()
         self.direction = small_mlp(width, width // 4, width)
         self.strength = small_mlp(width, width // 4, 1)
-        self.norm, self.branch = nn.LayerNorm(width), branch
+        self.norm, self.branch = norm(width), branch
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean = x.mean(1, keepdim=True)
@@ -125,7 +125,7 @@ class _Sinkhorn(nn.Module):
     def __init__(self, width: int, branch: nn.Module) -> None:
         super().__init__()
         n = STREAMS
-        self.gather = nn.RMSNorm(width)
+        self.gather = nn.RMSNorm(width, eps=1e-6)
         self.pre = nn.Linear(width, n, bias=False)
         self.post = nn.Linear(width, n, bias=False)
         self.res = nn.Linear(width, n * n, bias=False)
@@ -133,7 +133,7 @@ class _Sinkhorn(nn.Module):
         self.pre_bias = nn.Parameter(torch.zeros(n))
         self.post_bias = nn.Parameter(torch.zeros(n))
         self.res_bias = nn.Parameter(2 * torch.eye(n))
-        self.norm, self.branch = nn.LayerNorm(width), branch
+        self.norm, self.branch = norm(width), branch
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         n = STREAMS
@@ -185,8 +185,8 @@ class _Iterated(nn.Module):
     def __init__(self, width: int, branch: nn.Module) -> None:
         super().__init__()
         self.gather = nn.LayerNorm(width)
-        self.fused = nn.Linear(width, 3 * STREAMS**2, bias=False)
-        self.norm, self.branch = nn.LayerNorm(width // STREAMS), branch
+        self.fused = nn.Linear(width, 3 * STREAMS**2)
+        self.norm, self.branch = norm(width // STREAMS), branch
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         n = STREAMS

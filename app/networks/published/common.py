@@ -31,7 +31,10 @@ class Block(nn.Module):
 
 
 class Trunk(nn.Module):
-    """Input map, learned positions for T + 1 vectors, blocks, LayerNorm, output map."""
+    """Input map, learned positions for T + 1 vectors, blocks, LayerNorm, output map.
+
+    Only the two maps have biases; LayerNorms and branches have none.
+    """
 
     def __init__(
         self, input_shape: Sequence[int], num_outputs: int, width: int, blocks: Sequence[Block]
@@ -41,11 +44,11 @@ class Trunk(nn.Module):
         if len(input_shape) != 2:
             raise ValueError(f"input_shape must be (T, features), got {tuple(input_shape)}")
         time, features = input_shape
-        self.input = nn.Linear(features, width, bias=False)
+        self.input = nn.Linear(features, width)
         self.positions = nn.Parameter(torch.zeros(1, time + 1, width))
         self.blocks = nn.ModuleList(blocks)
-        self.norm = nn.LayerNorm(width)
-        self.output = nn.Linear(width, num_outputs, bias=False)
+        self.norm = norm(width)
+        self.output = nn.Linear(width, num_outputs)
         start_(self)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,6 +72,11 @@ def start_(trunk: Trunk) -> None:
     for module in trunk.modules():
         if isinstance(module, (CausalAttention, FeedForward)):
             nn.init.normal_(module.output.weight, std=0.02 / math.sqrt(2 * len(trunk.blocks)))
+
+
+def norm(width: int) -> nn.LayerNorm:
+    """The LayerNorm before a branch and before the output map: a gain, no bias."""
+    return nn.LayerNorm(width, bias=False)
 
 
 def attention(width: int) -> CausalAttention:

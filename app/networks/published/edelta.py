@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from app.networks.published.common import Block, Trunk, attention, feed_forward, small_mlp
+from app.networks.published.common import Block, Trunk, attention, feed_forward, norm, small_mlp
 
 STREAMS = 4
 PENALTY = 0.1
@@ -15,7 +15,8 @@ PENALTY = 0.1
 class PublishedEDelta(nn.Module):
     """E∆, its operators from the mean of the whole sequence, H_pre and H_post from N(0, 0.02).
 
-    Sees the future. At the start every operator is close to I − kkᵀ, which loses a direction.
+    Sees the future. At the start every operator is close to I − kkᵀ, which loses a direction. The gate is
+    γ = σ((1 + φ)(wᵀx̄ + b)), φ of :func:`spread`: it is in their code and not in the paper's equations.
 
     Args:
         input_shape: (T, features).
@@ -59,20 +60,32 @@ class _Operator(nn.Module):
         self.k = small_mlp(width, hidden, STREAMS)
         self.beta = small_mlp(width, hidden, 1)
         self.gamma = nn.Linear(width, 1)
-        self.norm, self.branch = nn.LayerNorm(width), branch
+        self.norm, self.branch = norm(width), branch
         self.read = nn.Linear(width, width, bias=False)
         self.write = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean = x.mean(1, keepdim=True)
         streams = torch.unflatten(x, -1, (STREAMS, -1))
-        gamma = torch.sigmoid(self.gamma(mean))
+        gamma = torch.sigmoid((1 + spread(streams)) * self.gamma(mean))
         rotated = rotate(streams, self.u(mean), self.v(mean), F.softplus(self.beta(mean)))
         k = F.normalize(self.k(mean), dim=-1).unsqueeze(-1)
         reflected = streams - 2 * k * (k * streams).sum(-2, keepdim=True)
         gate = gamma.unsqueeze(-1)
         g = (gate * rotated + (1 - gate) * reflected).flatten(-2)
         return g + self.write(self.branch(self.read(self.norm(g)))), penalty(gamma)
+
+
+def spread(streams: Tensor) -> Tensor:
+    """φ = mean over positions of 1 − ‖XXᵀ‖²/(tr²(XXᵀ) + 1e-8): streams ``[B, T, n, d]``, φ ``[B, 1, 1]``.
+
+    0 where all streams lie on one line, 1 − 1/n where they are orthogonal and of one length, and 1 where
+    the 1e-8 outweighs a small state. The authors read it as an entropy.
+    """
+    gram = streams @ streams.mT
+    trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+    purity = gram.square().sum((-1, -2)) / (trace.square() + 1e-8)
+    return (1 - purity).mean(-1)[:, None, None]
 
 
 def rotate(streams: Tensor, u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
@@ -149,7 +162,7 @@ class _Stream(_Zeroed):
         self.gather = nn.LayerNorm(width)
         self.fused = small_mlp(width, 48, 3 * STREAMS + 2)
         self.route = nn.Linear(width, 2 * STREAMS**2, bias=False)
-        self.norm, self.branch = nn.LayerNorm(width // STREAMS), branch
+        self.norm, self.branch = norm(width // STREAMS), branch
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         n = STREAMS
@@ -216,7 +229,7 @@ class _Token(_Zeroed):
         self.gather = nn.RMSNorm(width)
         self.fused = small_mlp(width, 48, 2 * STREAMS + 2 + width)
         self.route = nn.Linear(width, 2 * STREAMS**2, bias=False)
-        self.norm, self.branch = nn.LayerNorm(width // STREAMS), branch
+        self.norm, self.branch = norm(width // STREAMS), branch
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         n = STREAMS

@@ -17,6 +17,9 @@ HIDDEN = 128
 class PublishedEDeltaProbe(nn.Module):
     """E∆'s operator on the whole vector; its gate starts at σ(−1.5), λ = 0.5.
 
+    Its rotation turns the plane of u and v by 2·arctan(β/2): both are made orthonormal first, which they
+    are not in the networks.
+
     Args:
         input_shape: (n,).
         num_outputs: n.
@@ -41,10 +44,15 @@ class PublishedEDeltaProbe(nn.Module):
     def with_penalty(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the prediction and 0.5·mean(4γ(1 − γ))."""
         gamma = self.gate(x)
-        rotated = rotate(x.unsqueeze(-1), self.u(x), self.v(x), F.softplus(self.beta(x))).squeeze(-1)
+        rotated = rotate(x.unsqueeze(-1), *self.plane(x), F.softplus(self.beta(x))).squeeze(-1)
         k = F.normalize(self.k(x), dim=-1)
         reflected = x - 2 * k * (k * x).sum(-1, keepdim=True)
         return gamma * rotated + (1 - gamma) * reflected, 0.5 * (4 * gamma * (1 - gamma)).float().mean()
+
+    def plane(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """An orthonormal pair by Gram and Schmidt, each ``[B, n]``."""
+        u, v = (F.normalize(part(x), dim=-1) for part in (self.u, self.v))
+        return u, F.normalize(v - (u * v).sum(-1, keepdim=True) * u, dim=-1)
 
     def gate(self, x: Tensor) -> Tensor:
         """γ, ``[B, 1]``."""
@@ -78,7 +86,9 @@ class PublishedDDLProbe(nn.Module):
 
 
 class PublishedJPmHCProbe(nn.Module):
-    """JPmHC's two-step iteration on an n × n matrix.
+    """JPmHC's iteration on an n × n matrix, from y = x: two steps of it are I + αW + α²W²/2.
+
+    In the networks it starts one step further, from y = x + αWx.
 
     Args:
         input_shape: (n,).
@@ -96,4 +106,4 @@ class PublishedJPmHCProbe(nn.Module):
         """Returns the prediction."""
         n = x.shape[-1]
         h = torch.unflatten(self.matrix(x), -1, (n, n))
-        return cayley_iterate(x.unsqueeze(-1), h - h.mT).squeeze(-1)
+        return cayley_iterate(x.unsqueeze(-1), h - h.mT, iterations=1).squeeze(-1)
