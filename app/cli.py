@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.callbacks.progress.rich_progress import RichProgressBarTheme
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.plugins.io import CheckpointIO
 from lightning.pytorch.utilities import rank_zero_only
@@ -188,6 +189,9 @@ class CLI(LightningCLI):
             if isinstance(callback, Dashboard) and callback.settings is None:
                 defaults = self._parser(self.subcommand).get_defaults()
                 callback.settings = hparams.differing(self.saved, defaults)
+        bar = trainer.progress_bar_callback
+        if isinstance(bar, RichProgressBar) and bar.theme == RichProgressBarTheme():
+            bar.theme = RichProgressBarTheme(metrics_format=".3g")  # by default a loss of 3e-6 reads 0.000
         checks.monitors(trainer, self.model)
         made: Trainer = trainer
         return made

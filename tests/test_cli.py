@@ -9,7 +9,7 @@ import torch
 import yaml
 
 from app import configs
-from app.cli import build
+from app.cli import CLI, build
 from app.modules import Classification
 from app.networks import RetractedZPlaneMLP
 from app.welcome import FAMILIES, RIVALLED, task_of
@@ -17,6 +17,12 @@ from app.welcome import FAMILIES, RIVALLED, task_of
 SMALL = "--model.init_args.network.init_args.depth=4 --model.init_args.network.init_args.width=16"
 QUICK = f"--trainer.accelerator=cpu --trainer.max_epochs=2 --trainer.enable_progress_bar=false {SMALL}"
 FIT = f"fit --config z_plane_digits {QUICK}"
+
+OWN_BAR = (
+    '--trainer.callbacks+={"class_path": "RichProgressBar", "init_args": {"theme": {"class_path": '
+    '"lightning.pytorch.callbacks.progress.rich_progress.RichProgressBarTheme", "init_args": '
+    '{"metrics_format": ".5f"}}}}'
+)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -149,6 +155,12 @@ def test_build_gives_module_and_data_without_a_run(workspace):
     assert isinstance(module, Classification)
     assert module(torch.zeros(3, *data.input_shape)).shape == (3, data.num_outputs)
     assert not list(workspace.iterdir())
+
+
+@pytest.mark.parametrize(("options", "shown"), [([], ".3g"), ([OWN_BAR], ".5f")])
+def test_the_bar_shows_losses_of_any_size(options, shown, workspace):
+    cli = CLI(["fit", "--config", "z_plane_digits", *options], run=False)
+    assert cli.trainer.progress_bar_callback.theme.metrics_format == shown
 
 
 def test_defaults_come_from_the_package_only(run, workspace):
